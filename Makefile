@@ -1,0 +1,39 @@
+# One command each; all of them work on a fresh clone. PYTHON picks the interpreter for the virtual environment.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: install demo test check fmt lint types unit bench clean
+
+install: $(STAMP)  ## .venv with everything to run and test
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[postgres,demo,bench,dev]'
+	touch $@
+
+test: check  ## what CI runs: linters, types and every test
+
+check: lint types unit
+
+fmt: install
+	$(BIN)/ruff check --fix-only --quiet . ; $(BIN)/ruff format .
+
+lint: install
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/mypy
+
+unit: install
+	$(BIN)/python -m pytest
+
+bench: install
+	$(BIN)/python -m benchmarks
+
+demo: install
+	$(BIN)/adaptd demo
+
+clean:
+	rm -rf $(VENV) build dist

@@ -1,0 +1,1 @@
+"""The command line. Wiring happens here and only here."""

@@ -1,0 +1,1 @@
+"""The long-running process: lock, supervisor, worker. Composes the other rooms."""

@@ -1,0 +1,137 @@
+"""Every error adaptd raises on purpose. What happens after one (quarantine, retry, stop) is decided by its catcher.
+
+AdaptdError
+├── ConfigError        exit 5   a setting, or the project folder itself, is wrong
+│   └── ProjectNotFound
+├── IntakeError                 something about incoming images
+│   ├── ImageRejected           one image; goes to quarantine with its reason
+│   └── FolderUnusable          a whole folder: nothing in it can be used
+├── EpisodeError                an episode cannot start or go on
+│   ├── NothingToLearn          no source model, or too few images
+│   ├── NonFiniteSteps          too many steps in a row with NaN or infinity
+│   └── WeightsMismatch         a weights file does not fit the backbone
+├── CheckpointError             a checkpoint is damaged or belongs to something else
+├── StoreError                  the database
+│   ├── StoreMissing
+│   ├── StoreNotADatabase
+│   ├── StoreTooOld
+│   ├── StoreTooNew
+│   ├── StoreBusy
+│   ├── StoreConflict           a row that must be unique, or must exist, is not
+│   └── StoreUnreachable        cannot be opened or written: permission, disk, network
+├── PublishError                a version cannot be exported, proven or published
+└── ServingError                a request or the server
+
+A message states the fact and the remedy.
+"""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the process says when it ends."""
+
+    OK = 0
+    FAILURE = 1
+    USAGE = 2
+    NOT_RUNNING = 3
+    DEGRADED = 4
+    CONFIGURATION = 5
+
+
+class AdaptdError(Exception):
+    """Base of all expected errors: shown to the user as one message, without a traceback."""
+
+    exit_code = ExitCode.FAILURE
+
+
+class ConfigError(AdaptdError):
+    """A setting or the project folder is wrong."""
+
+    exit_code = ExitCode.CONFIGURATION
+
+
+class ProjectNotFound(ConfigError):
+    """There is no adaptd.toml where one was looked for."""
+
+
+class IntakeError(AdaptdError):
+    """Something about incoming images."""
+
+
+class ImageRejected(IntakeError):
+    """One image cannot be used.
+
+    Args:
+        reason: a short word from a fixed set, usable as a metric label.
+        detail: the fact for a person.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+class FolderUnusable(IntakeError):
+    """A folder holds nothing that can be used."""
+
+
+class EpisodeError(AdaptdError):
+    """An episode cannot start or go on."""
+
+
+class NothingToLearn(EpisodeError):
+    """There is no source model yet, or there are too few images."""
+
+
+class NonFiniteSteps(EpisodeError):
+    """Too many steps in a row produced NaN or infinity."""
+
+
+class WeightsMismatch(EpisodeError):
+    """A weights file does not fit the backbone."""
+
+
+class CheckpointError(AdaptdError):
+    """A checkpoint is damaged or belongs to another episode or configuration."""
+
+
+class StoreError(AdaptdError):
+    """The database cannot be used."""
+
+
+class StoreMissing(StoreError):
+    """There is no database yet."""
+
+
+class StoreNotADatabase(StoreError):
+    """The file is something else, or damaged."""
+
+
+class StoreTooOld(StoreError):
+    """The database was written by an older adaptd."""
+
+
+class StoreTooNew(StoreError):
+    """The database was written by a newer adaptd."""
+
+
+class StoreBusy(StoreError):
+    """Another process held the database for longer than we wait."""
+
+
+class StoreConflict(StoreError):
+    """A row that must be unique is there already, or one that must exist is not."""
+
+
+class StoreUnreachable(StoreError):
+    """The database cannot be opened or written."""
+
+
+class PublishError(AdaptdError):
+    """A version cannot be exported, proven or published."""
+
+
+class ServingError(AdaptdError):
+    """A request cannot be answered, or the server cannot run."""

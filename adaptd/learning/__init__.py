@@ -1,0 +1,1 @@
+"""Training: backbones, augmentation, episodes and their checkpoints. Knows arrays; not files, not the store."""

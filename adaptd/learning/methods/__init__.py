@@ -1,0 +1,1 @@
+"""One file a method, all behind the protocol in protocol.py. The loop knows only the protocol."""

@@ -1,0 +1,1 @@
+"""What people and machines see: logs and metrics. Decides nothing."""

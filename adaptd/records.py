@@ -1,0 +1,236 @@
+"""The vocabulary: what the store remembers and the rooms hand to each other. No behaviour lives here."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+SOURCE = "source"
+"""The name of domain 0."""
+
+
+class DomainState(StrEnum):
+    """Where a domain stands on its way through the daemon."""
+
+    ARRIVING = "arriving"
+    SETTLED = "settled"
+    QUEUED = "queued"
+    TRAINING = "training"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class Split(StrEnum):
+    """What an image is for."""
+
+    TRAIN = "train"
+    TEST = "test"
+
+
+class ImageState(StrEnum):
+    """Whether an image's bytes are still kept."""
+
+    ACCEPTED = "accepted"
+    REMOVED = "removed"
+
+
+class EpisodeState(StrEnum):
+    """Where an episode stands. `done` is the commit: row t of R is complete exactly then."""
+
+    QUEUED = "queued"
+    TRAINING = "training"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class VersionState(StrEnum):
+    """A version before, after passing, after failing the gate, and after it was replaced for good."""
+
+    CANDIDATE = "candidate"
+    PROMOTED = "promoted"
+    REJECTED = "rejected"
+    RETIRED = "retired"
+
+
+class AccuracyKind(StrEnum):
+    """How an accuracy is known: from labels, or without them. Never mixed."""
+
+    MEASURED = "measured"
+    ESTIMATED = "estimated"
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """One incoming image distribution. The source is the domain at position 0."""
+
+    id: int
+    name: str
+    position: int | None
+    state: DomainState
+    reason: str | None
+    images: int
+    quarantined: int
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewImage:
+    """An image about to be accepted into a domain."""
+
+    sha256: str
+    size_bytes: int
+    name: str
+    split: Split = Split.TRAIN
+    label: str | None = None
+    batch: int = 1
+    width: int | None = None
+    height: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An accepted image of a domain. `name` is its path inside the drop, `label` its class where known."""
+
+    id: int
+    domain_id: int
+    sha256: str
+    size_bytes: int
+    name: str
+    split: Split
+    state: ImageState
+    label: str | None
+    batch: int
+    width: int | None
+    height: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A file set aside, with its reason."""
+
+    id: int
+    domain_id: int
+    name: str
+    reason: str
+    detail: str
+    path: str | None
+    size_bytes: int | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who may work on an episode, and until when on this boot's monotonic clock.
+
+    `fence` grows with every grant: a write that carries an older one is refused.
+    """
+
+    owner: str
+    fence: int
+    boot_id: str
+    expires_monotonic: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a running episode is."""
+
+    phase: str
+    step: int
+    steps: int
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One adaptation run on one domain. `number` is t, its row of R, given when it is committed."""
+
+    id: int
+    number: int | None
+    domain_id: int
+    batch: int
+    method: str
+    seed: int
+    state: EpisodeState
+    config: dict[str, Any]
+    config_hash: str
+    lease: Lease | None
+    progress: Progress
+    attempts: int
+    reason: str | None
+    report: dict[str, Any]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A resumable state of a running episode; the row with its hash is the commit point."""
+
+    id: int
+    episode_id: int
+    step: int
+    path: str
+    sha256: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryItem:
+    """One pseudo-labelled image kept from a past domain."""
+
+    image_id: int
+    domain_id: int
+    pseudo_label: str
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A published or publishable model, an integer."""
+
+    version: int
+    parent: int | None
+    episode_id: int
+    state: VersionState
+    classes: tuple[str, ...]
+    weights_path: str
+    weights_sha256: str
+    model_path: str | None
+    model_sha256: str | None
+    gate: dict[str, Any] | None
+    created_at: datetime
+    promoted_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How good a version is on a domain, and how that is known."""
+
+    version: int
+    domain_id: int
+    kind: AccuracyKind
+    value: float
+    n: int
+    correct: int | None = None
+    estimator: str | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, for people: one line of a domain's story."""
+
+    id: int
+    at: datetime
+    kind: str
+    message: str
+    domain_id: int | None = None
+    episode_id: int | None = None
+    version: int | None = None
+    details: dict[str, Any] = field(default_factory=dict)
