@@ -58,7 +58,7 @@ class ModelSettings(Section):
 
 
 class AugmentationSettings(Section):
-    """Random changes of training images. Turn the flip off where a mirrored image means something else (digits, text)."""
+    """Random changes of training images. Flip off where a mirrored image means something else (digits)."""
 
     brightness: Share = Field(0.4, description="colour jitter: brightness factor 1 ± this")
     contrast: Share = Field(0.4, description="colour jitter: contrast factor 1 ± this")
