@@ -78,9 +78,7 @@ def load_project(
     else:
         root = folder.absolute()
         if not (root / CONFIG_FILE).is_file():
-            raise ProjectNotFound(
-                f"{root} is no project, it has no {CONFIG_FILE}: make one with `adaptd init {folder}`"
-            )
+            raise ProjectNotFound(f"{root} is no project, it has no {CONFIG_FILE}: make one with `adaptd init {folder}`")
     values: dict[str, dict[str, Any]] = {}
     origins: dict[str, str] = {}
     for layer in (_read_file(root / CONFIG_FILE), _read_environment(environ), _read_overrides(overrides or {})):
@@ -169,9 +167,7 @@ def _validate(values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings
 
 def _explain(error: Any, origins: Mapping[str, str]) -> str:
     section, key = (*(str(part) for part in error["loc"]), "")[:2]
-    where = origins.get(f"{section}.{key}") or next(
-        (o for n, o in origins.items() if n.startswith(f"{section}.")), CONFIG_FILE
-    )
+    where = origins.get(f"{section}.{key}") or next((o for n, o in origins.items() if n.startswith(f"{section}.")), CONFIG_FILE)
     if section not in sections():
         return f"{where}: [{section}]: unknown section{_nearest(section, sections())}"
     if error["type"] == "extra_forbidden":
