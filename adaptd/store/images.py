@@ -27,11 +27,10 @@ class Images(Repository):
         # On PostgreSQL two writers of one domain would count wrongly; SQLite has one writer anyway.
         self._connection.execute(select(domains.c.id).where(domains.c.id == domain_id).with_for_update())
         before = self._ids(domain_id, [image.sha256 for image in new])
-        rows = {
-            image.sha256: {"domain_id": domain_id, "state": ImageState.ACCEPTED, **_values(image)}
-            for image in new
-            if image.sha256 not in before
-        }
+        rows: dict[str, dict[str, object]] = {}
+        for image in new:
+            if image.sha256 not in before:
+                rows.setdefault(image.sha256, {"domain_id": domain_id, "state": ImageState.ACCEPTED, **_values(image)})
         for chunk in _chunks(list(rows.values())):
             self._connection.execute(insert(images), chunk)
         count = domains.c.images + len(rows)
@@ -52,7 +51,7 @@ class Images(Repository):
         found: dict[str, int] = {}
         for chunk in _chunks(hashes):
             statement = select(images.c.sha256, images.c.id).where(images.c.domain_id == domain_id, images.c.sha256.in_(chunk))
-            found |= dict(self._connection.execute(statement).tuples())
+            found |= dict(self._connection.execute(statement).all())
         return found
 
 

@@ -31,4 +31,4 @@ class Memories(Repository):
     def counts(self) -> dict[int, int]:
         """How many images each domain's memory holds, by domain id."""
         statement = select(memories.c.domain_id, func.count()).group_by(memories.c.domain_id)
-        return dict(self._connection.execute(statement).tuples())
+        return dict(self._connection.execute(statement).all())
