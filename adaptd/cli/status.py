@@ -67,9 +67,10 @@ def _watch(project: "Project", store: "Store") -> None:
 def render(document: dict[str, Any]) -> "RenderableType":
     """One screen for a person."""
     from rich.console import Group
+    from rich.markup import escape
 
     parts = [_headline(document), _queue(document["queue"]), _matrix(document)]
-    parts += [f"[yellow]! {warning}[/]" for warning in document["daemon"]["warnings"]]
+    parts += [f"[yellow]! {escape(warning)}[/]" for warning in document["daemon"]["warnings"]]
     return Group(*(part for part in parts if part is not None))
 
 
