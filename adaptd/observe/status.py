@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptd.evaluation.matrix import Entry, Matrix
+from adaptd.evaluation.metrics import summarize
 from adaptd.records import Accuracy, AccuracyKind, Domain, Episode, EpisodeState, Version, VersionState
 from adaptd.store import Transaction
 
@@ -38,7 +39,7 @@ def build_status(tx: Transaction, daemon_pid: int | None, project: Path, model: 
         "episode": None if running is None else _episode(running, domains[running.domain_id]),
         "served": None if promoted is None else {"version": promoted.version, "promoted_at": _moment(promoted.promoted_at)},
         "matrix": matrix.to_json(),
-        "metrics": matrix.metrics_json(),
+        "metrics": summarize(matrix).to_json(),
     }
 
 
@@ -54,9 +55,15 @@ def read_matrix(tx: Transaction) -> Matrix:
         tuple(known.get((first_version[e.id].version, d.id)) if e.id in first_version else None for d in domains)
         for e in episodes
     )
-    numbers = {d.id: index for index, d in enumerate(domains)}
-    adapted = tuple(numbers[e.domain_id] for e in episodes)
-    return Matrix(tuple(d.name for d in domains), tuple(e.number or 0 for e in episodes), rows, adapted)
+    first_rows: dict[int, int] = {}
+    for row, episode in enumerate(episodes):
+        first_rows.setdefault(episode.domain_id, row)
+    return Matrix(
+        tuple(d.name for d in domains),
+        tuple(e.number or 0 for e in episodes),
+        rows,
+        tuple(first_rows[d.id] for d in domains),
+    )
 
 
 def _best_known(accuracies: tuple[Accuracy, ...]) -> Mapping[tuple[int, int], Entry]:
