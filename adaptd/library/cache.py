@@ -46,7 +46,12 @@ class Index:
     labels: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        lengths = {len(self.ids), len(self.sha256), len(self.crc32), len(self.ids if self.labels is None else self.labels)}
+        lengths = {
+            len(self.ids),
+            len(self.sha256),
+            len(self.crc32),
+            len(self.ids if self.labels is None else self.labels),
+        }
         if len(lengths) != 1 or len(set(self.ids)) != len(self.ids):
             raise ValueError("a cache needs one sha256, crc32 and label for each of its ids, and no id twice")
 

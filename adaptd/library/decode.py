@@ -72,6 +72,9 @@ def decode_bytes(data: bytes, preprocessing: Preprocessing, limits: Limits) -> D
         with Image.open(BytesIO(data), formats=_FORMATS) as image:
             width, height = image.size
             _check_pixels(width, height, limits)
+            if isinstance(image, TiffImagePlugin.TiffImageFile):
+                # libtiff makes room for a whole tile, however small the picture in it: 1 GB for a file of 200 bytes.
+                _check_pixels(int(image.tag_v2.get(322, 1)), int(image.tag_v2.get(323, 1)), limits)
             square = _square(data, image, preprocessing.image_size)
     except ImageRejected:
         raise

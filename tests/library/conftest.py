@@ -49,7 +49,7 @@ def encode() -> Encode:
 
 @pytest.fixture
 def photos(tmp_path: Path, encode: Encode) -> Path:
-    """A labelled folder of 2 × 20 different noisy JPEGs."""
+    """A labelled folder of twice 20 different noisy JPEGs."""
     folder = tmp_path / "photos"
     noise = np.random.default_rng(0)
     for label in ("cat", "dog"):

@@ -10,6 +10,7 @@ from adaptd.library.reading import read_untrusted
 
 
 def reason_of(path, max_bytes=100):
+    """Why this path is refused."""
     with pytest.raises(ImageRejected) as rejected:
         read_untrusted(path, max_bytes)
     return rejected.value.reason
@@ -38,7 +39,7 @@ def test_sizes_outside_the_limits(tmp_path):
 
 
 def test_only_files_are_files(tmp_path):
-    """Folders, FIFOs, devices, sockets and links are refused at once, also a link to a good file and a loop of links."""
+    """Folders, FIFOs, sockets and links are refused at once, also a link to a good file and a loop of links."""
     (tmp_path / "good").write_bytes(b"x")
     (tmp_path / "link").symlink_to("good")
     (tmp_path / "loop").symlink_to("loop")
