@@ -5,6 +5,7 @@ first frame counts. 32-bit and floating-point samples are refused: they have no 
 """
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -33,6 +34,8 @@ _PLUGINS = (BmpImagePlugin, GifImagePlugin, JpegImagePlugin, PngImagePlugin, Tif
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 _MAGIC = (b"\xff\xd8", b"\x89PNG", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF")
 _FOREIGN = {b"8BPS": "Photoshop", b"%!PS": "PostScript", b"%PDF": "PDF", b"\0\0\1\0": "icon", b"<svg": "SVG"}
+
+Size = tuple[int, int]
 
 _ORIENTATION_TAG = 0x0112
 _UPRIGHT = {
@@ -69,13 +72,7 @@ def decode_bytes(data: bytes, preprocessing: Preprocessing, limits: Limits) -> D
     if len(data) > limits.max_file_bytes:
         raise ImageRejected(Reason.TOO_LARGE, f"{len(data)} bytes, at most {limits.max_file_bytes} are let in")
     try:
-        with Image.open(BytesIO(data), formats=_FORMATS) as image:
-            width, height = image.size
-            _check_pixels(width, height, limits)
-            if isinstance(image, TiffImagePlugin.TiffImageFile):
-                # libtiff makes room for a whole tile, however small the picture in it: 1 GB for a file of 200 bytes.
-                _check_pixels(int(image.tag_v2.get(322, 1)), int(image.tag_v2.get(323, 1)), limits)
-            square = _square(data, image, preprocessing.image_size)
+        square, (width, height) = _fast_jpeg(data, preprocessing, limits) or _any_format(data, preprocessing, limits)
     except ImageRejected:
         raise
     # Decoders fed with garbage raise nearly every kind of exception; here, and only here, all of them mean one thing.
@@ -92,35 +89,56 @@ def _check_pixels(width: int, height: int, limits: Limits) -> None:
         raise ImageRejected(Reason.TOO_MANY_PIXELS, f"{width} by {height} pixels, at most {allowed} are let in")
 
 
-def _square(data: bytes, image: Image.Image, size: int) -> Image.Image:
-    """RGB, a square of `size`, upright."""
-    full = _fast_jpeg(data, image, size) or _plain(image)
-    # Resizing before compositing and turning gives the same picture as after and moves fewer bytes: the filter is
-    # linear and symmetric, and Pillow weighs colours by their alpha.
-    small = full.resize((size, size), Image.Resampling.BILINEAR)
-    if small.mode == "RGBA":
-        small = Image.alpha_composite(Image.new("RGBA", small.size, "white"), small)
-    if (turn := _UPRIGHT.get(_orientation(image))) is not None:
-        small = small.transpose(turn)
-    return small.convert("RGB")
-
-
-def _fast_jpeg(data: bytes, image: Image.Image, size: int) -> Image.Image | None:
-    """Decoding with simplejpeg, at twice Pillow's speed; None where Pillow has to do it: CMYK, odd but whole files."""
-    if not isinstance(image, JpegImagePlugin.JpegImageFile) or image.mode not in {"RGB", "L"}:
+def _fast_jpeg(data: bytes, preprocessing: Preprocessing, limits: Limits) -> tuple[Image.Image, Size] | None:
+    """An ordinary JPEG at twice Pillow's speed; None for what Pillow has to do: CMYK, odd but whole files."""
+    if not data.startswith(b"\xff\xd8"):
         return None
-    # Twice the working size is left for the resize, so that its filter, not the DCT's, decides about sharpness.
-    scale = {"min_height": 2 * size, "min_width": 2 * size, "min_factor": 2} if min(image.size) >= 4 * size else {}
     try:
-        height, width, *_ = simplejpeg.decode_jpeg_header(data)
-        if (width, height) != image.size:
+        height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
+        if colours not in {"YCbCr", "RGB", "Gray"}:
             return None
-        pixels = simplejpeg.decode_jpeg(data, colorspace="RGB" if image.mode == "RGB" else "GRAY", **scale)
+        _check_pixels(width, height, limits)
+        # Twice the working size is left for the resize, so that its filter, not the DCT's, decides about sharpness.
+        least = 2 * preprocessing.image_size
+        scale = {"min_height": least, "min_width": least, "min_factor": 2} if min(width, height) >= 2 * least else {}
+        pixels = simplejpeg.decode_jpeg(data, colorspace="GRAY" if colours == "Gray" else "RGB", **scale)
     except ValueError as error:
         if "remature end" in str(error):
             raise ImageRejected(Reason.TRUNCATED, "the file ends before its picture does") from error
         return None
-    return Image.fromarray(pixels if image.mode == "RGB" else pixels[:, :, 0])
+    image = Image.fromarray(pixels[:, :, 0] if colours == "Gray" else pixels)
+    return _square(image, preprocessing.image_size, _jpeg_orientation(data)), (width, height)
+
+
+def _jpeg_orientation(data: bytes) -> int:
+    # Looking for the words is far cheaper than parsing the header of every file that has none of them.
+    if b"Exif\0\0" not in data and b"tiff:Orientation" not in data:
+        return 1
+    with suppress(Exception), Image.open(BytesIO(data), formats=("JPEG",)) as image:
+        return _orientation(image)
+    return 1
+
+
+def _any_format(data: bytes, preprocessing: Preprocessing, limits: Limits) -> tuple[Image.Image, Size]:
+    with Image.open(BytesIO(data), formats=_FORMATS) as image:
+        size = image.size
+        _check_pixels(*size, limits)
+        if isinstance(image, TiffImagePlugin.TiffImageFile):
+            # libtiff makes room for a whole tile, however small the picture in it: 1 GB for a file of 200 bytes.
+            _check_pixels(int(image.tag_v2.get(322, 1)), int(image.tag_v2.get(323, 1)), limits)
+        return _square(_plain(image), preprocessing.image_size, _orientation(image)), size
+
+
+def _square(image: Image.Image, size: int, orientation: int) -> Image.Image:
+    """L, RGB or RGBA of any size → RGB, a square of `size`, upright."""
+    # Resizing before compositing and turning gives the same picture as after and moves fewer bytes: the filter is
+    # linear and symmetric, and Pillow weighs colours by their alpha.
+    image = image.resize((size, size), Image.Resampling.BILINEAR)
+    if image.mode == "RGBA":
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    if orientation in _UPRIGHT:
+        image = image.transpose(_UPRIGHT[orientation])
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _plain(image: Image.Image) -> Image.Image:
@@ -138,11 +156,10 @@ def _plain(image: Image.Image) -> Image.Image:
 
 
 def _orientation(image: Image.Image) -> int:
-    try:
-        return int(image.getexif().get(_ORIENTATION_TAG, 1))
     # A broken EXIF block does not make a bad picture, and what reading one may raise is open-ended.
-    except Exception:  # noqa: BLE001
-        return 1
+    with suppress(Exception):
+        return int(image.getexif().get(_ORIENTATION_TAG, 1))
+    return 1
 
 
 def _rejection(data: bytes, error: Exception) -> ImageRejected:

@@ -9,7 +9,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adaptd.library.cache import PIXELS, Index, publish, unfinished
@@ -53,7 +53,11 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Decoded images on their way into caches. Everything is in the order of the files given."""
+    """Decoded images on their way into caches, in the order of their rows.
+
+    That is the order of the files given, but for one thing: where a file was rejected or a duplicate, the last image
+    takes its row. So the order depends on the files alone, and no gap has to be copied away.
+    """
 
     preprocessing: Preprocessing
     images: tuple[Decoded, ...]
@@ -115,11 +119,14 @@ def decode_files(
             answers[row] = answer
             if progress is not None:
                 progress(len(answers), len(files))
-        yield _draft(files, answers, preprocessing, pixels)
+        images, rejected, duplicates = _sort(files, answers)
+        yield Draft(preprocessing, _close_gaps(images, pixels, preprocessing.row_bytes), rejected, duplicates, pixels)
 
 
-def _draft(files: Sequence[Found], answers: dict[int, Answer], preprocessing: Preprocessing, pixels: Path) -> Draft:
-    """Sort the answers into usable, rejected and twice there."""
+def _sort(
+    files: Sequence[Found], answers: dict[int, Answer]
+) -> tuple[tuple[Decoded, ...], tuple[Rejected, ...], tuple[Duplicate, ...]]:
+    """What is usable, what is not, and what is there twice."""
     images: dict[str, Decoded] = {}
     rejected: list[Rejected] = []
     duplicates: list[Duplicate] = []
@@ -131,4 +138,20 @@ def _draft(files: Sequence[Found], answers: dict[int, Answer], preprocessing: Pr
             duplicates.append(Duplicate(file, original.file))
         else:
             images[answer["sha256"]] = Decoded(row, file, **answer)
-    return Draft(preprocessing, tuple(images.values()), tuple(rejected), tuple(duplicates), pixels)
+    return tuple(images.values()), tuple(rejected), tuple(duplicates)
+
+
+def _close_gaps(images: Sequence[Decoded], pixels: Path, row_bytes: int) -> tuple[Decoded, ...]:
+    """Move the last images into the rows that nothing usable is in, and cut the file behind the last."""
+    count = len(images)
+    by_row = {image.row: image for image in images}
+    gaps = [row for row in range(count) if row not in by_row]
+    with pixels.open("r+b") as file:
+        for gap, image in zip(gaps, reversed(images), strict=False):
+            file.seek(image.row * row_bytes)
+            content = file.read(row_bytes)
+            file.seek(gap * row_bytes)
+            file.write(content)
+            by_row[gap] = replace(image, row=gap)
+        file.truncate(count * row_bytes)
+    return tuple(by_row[row] for row in range(count))

@@ -54,7 +54,7 @@ def _confine(limits: Limits) -> int:
 def _decode(row: int, path: Path, pixels: int, preprocessing: Preprocessing, limits: Limits) -> dict[str, Any]:
     try:
         image = decode_file(path, preprocessing, limits)
-        content = image.pixels.tobytes()
+        content = image.pixels.data.cast("B")
         # A plain write reports a full disk as an error; through a memory map it would be a SIGBUS.
         _write(pixels, content, row * preprocessing.row_bytes)
     except ImageRejected as rejected:
@@ -67,11 +67,10 @@ def _decode(row: int, path: Path, pixels: int, preprocessing: Preprocessing, lim
     return facts | {"crc32": zlib.crc32(content)}
 
 
-def _write(descriptor: int, content: bytes, offset: int) -> None:
-    view = memoryview(content)
-    while view:
-        written = os.pwrite(descriptor, view, offset)
-        view, offset = view[written:], offset + written
+def _write(descriptor: int, content: memoryview, offset: int) -> None:
+    while content:
+        written = os.pwrite(descriptor, content, offset)
+        content, offset = content[written:], offset + written
 
 
 def _answer(descriptor: int, answer: dict[str, Any]) -> None:
