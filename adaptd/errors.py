@@ -5,7 +5,8 @@ AdaptdError
 │   └── ProjectNotFound
 ├── IntakeError                 something about incoming images
 │   ├── ImageRejected           one image; goes to quarantine with its reason
-│   └── FolderUnusable          a whole folder: nothing in it can be used
+│   ├── FolderUnusable          a whole folder: nothing in it can be used
+│   └── CacheUnusable           decoded images on disk are missing, damaged or of another kind
 ├── EpisodeError                an episode cannot start or go on
 │   ├── NothingToLearn          no source model, or too few images
 │   ├── NonFiniteSteps          too many steps in a row with NaN or infinity
@@ -75,6 +76,10 @@ class ImageRejected(IntakeError):
 
 class FolderUnusable(IntakeError):
     """A folder holds nothing that can be used."""
+
+
+class CacheUnusable(IntakeError):
+    """Decoded images on disk are missing, damaged, or were made another way."""
 
 
 class EpisodeError(AdaptdError):
