@@ -91,9 +91,7 @@ def main() -> int:
     files = list_domain(folder).train
     times = measure(files, options.rounds)
     report = {"images": len(files), "size": SIZE, "gemm_gflops": gemm_gflops(), "seconds": times, "ratio": {}}
-    print(
-        f"{len(files)} JPEGs to {SIZE} px, {len(os.sched_getaffinity(0))} cores, GEMM {report['gemm_gflops']:.0f} GFLOP/s"
-    )
+    print(f"{len(files)} JPEGs to {SIZE} px, {len(os.sched_getaffinity(0))} cores, GEMM {report['gemm_gflops']:.0f} GFLOP/s")
     print(f"{'':12} {'images/s':>9} {'ingest is, of it':>17} {'p25':>6}")
     for name, taken in times.items():
         ratios = [other / ours for other, ours in zip(taken, times["ingest"], strict=True)]

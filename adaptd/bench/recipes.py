@@ -23,14 +23,12 @@ SPLIT_SEED = 0
 DIGITS = ("synnum", "mnist", "mnistm", "usps", "svhn")
 OFFICE = ("dslr", "amazon", "webcam", "caltech")
 
-DIGITS_CAVEATS = (
-    "SynNum is re-made after Ganin and Lempitsky's recipe (516 fonts), and SVHN's 10,000 images come from one pool, split once: "
-    "absolute figures do not compare with the paper's; differences between methods measured in one harness do.",
-)
-OFFICE_CAVEATS = (
-    "ImageNet ResNet-18 weights were not to be had; these runs use MobileNetV2. "
-    "There is no fixed test split: a seeded, stratified 20 % of each domain is held out.",
-)
+DIGITS_CAVEATS = """\
+SynNum is re-made after Ganin and Lempitsky's recipe (516 fonts), and SVHN's 10,000 images come from one pool, split once:
+absolute figures do not compare with the paper's; differences between methods measured in one harness do."""
+OFFICE_CAVEATS = """\
+ImageNet ResNet-18 weights were not to be had; these runs use MobileNetV2.
+There is no fixed test split: a seeded, stratified 20 % of each domain is held out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class Recipe:
     domains: tuple[BenchDomain, ...]
     classes: tuple[str, ...]
     settings: Mapping[str, Any]
-    caveats: tuple[str, ...] = ()
+    caveats: str = ""
 
 
 def data_folder(given: Path | None) -> Path:
@@ -115,8 +113,10 @@ def _load_folder(
     strange = sorted({str(file.label) for file in (*train, *test) if file.label is not None} - set(classes))
     if strange:
         raise FolderUnusable(f"{folder} has a class {strange[0]!r} that the source does not have: {', '.join(classes)}")
-    sets = [_decode(files, classes, work / f"{folder.resolve().name}-{split}-{image_size}", image_size, progress)
-            for split, files in (("train", train), ("test", test))]
+    sets = [
+        _decode(files, classes, work / f"{folder.resolve().name}-{split}-{image_size}", image_size, progress)
+        for split, files in (("train", train), ("test", test))
+    ]
     return BenchDomain(folder.resolve().name, sets[0], sets[1])
 
 

@@ -56,7 +56,9 @@ class Importer:
                 seed = settings.training.seed
                 train, test = map(list, split_by_class(draft.images, _label, settings.source.test_fraction, seed))
             if len({_label(image) for image in train}) < 2:
-                raise FolderUnusable(f"{folder} has usable training images of fewer than two classes; see which files were rejected")
+                raise FolderUnusable(
+                    f"{folder} has usable training images of fewer than two classes; see which files were rejected"
+                )
             return self._record(_Drop(SOURCE, SUPERVISED, draft, listing.strays, train, test), classes)
 
     def import_domain(self, folder: Path, name: str, test_folder: Path | None = None) -> Imported:
@@ -71,12 +73,16 @@ class Importer:
             test = [image for image in draft.images if image.file in tests]
             unknown = sorted({_label(image) for image in test} - set(classes))
             if unknown:
-                raise FolderUnusable(f"the test images of {folder} have a class {unknown[0]!r} that the source does not know: {classes}")
+                raise FolderUnusable(
+                    f"the test images of {folder} have a class {unknown[0]!r} that the source does not know: {classes}"
+                )
             train = [image for image in draft.images if image.file not in tests]
             least = self.project.settings.intake.minimum_images
             if len(train) < least:
                 rejected = f", {len(draft.rejected)} were rejected (the first: {_first(draft)})" if draft.rejected else ""
-                raise NothingToLearn(f"{folder} has {len(train)} usable images, fewer than intake.minimum_images = {least}{rejected}")
+                raise NothingToLearn(
+                    f"{folder} has {len(train)} usable images, fewer than intake.minimum_images = {least}{rejected}"
+                )
             method = self.project.settings.method.name
             return self._record(_Drop(name, method, draft, listing.strays, train, test), classes)
 
@@ -109,13 +115,15 @@ class Importer:
             tx.domains.set_state(domain.id, DomainState.ARRIVING)
             mine = {image.sha256: image.id for image in tx.images.list_for(domain.id) if image.batch == batch}
         layout = Layout(self.project.state)
-        sizes = [self._seal(drop.draft, images, mine, layout.cache(domain.id, batch, split), classes) for split, images in drop.parts]
-        if not sizes[0]:
+        train, test = (
+            self._seal(drop.draft, images, mine, layout.cache(domain.id, batch, split), classes) for split, images in drop.parts
+        )
+        if not train:
             self._close_empty(domain)
             raise NothingToLearn(f"every image was in domain {drop.name} before: there is nothing new to learn")
         with self.store.writing() as tx:
             episode = self._queue(tx, domain, drop, batch)
-        return Imported(episode, *sizes, len(drop.draft.rejected) + len(drop.strays), len(drop.draft.duplicates))
+        return Imported(episode, train, test, len(drop.draft.rejected) + len(drop.strays), len(drop.draft.duplicates))
 
     def _seal(self, draft: Draft, images: Sequence[Decoded], ids: dict[str, int], target: Path, classes: tuple[str, ...]) -> int:
         """Write the cache of one split; images that an earlier batch has are left out."""
@@ -172,7 +180,7 @@ def _check_classes(draft: Draft, wanted: tuple[str, ...], folder: Path) -> tuple
     if not wanted:
         return tuple(sorted(found))
     if found - set(wanted):
-        raise ConfigError(f"{folder} has a class {sorted(found - set(wanted))[0]!r} that model.classes does not list: {list(wanted)}")
+        raise ConfigError(f"{folder} has a class {min(found - set(wanted))!r} that model.classes does not list: {list(wanted)}")
     return wanted
 
 
@@ -187,6 +195,4 @@ def _first(draft: Draft) -> str:
 
 
 def _new(image: Decoded, split: Split, batch: int) -> NewImage:
-    return NewImage(
-        image.sha256, image.size_bytes, image.file.name, split, image.file.label, batch, image.width, image.height
-    )
+    return NewImage(image.sha256, image.size_bytes, image.file.name, split, image.file.label, batch, image.width, image.height)

@@ -147,9 +147,7 @@ def open_cache(folder: Path, preprocessing: Preprocessing | None = None) -> Cach
 
 def damaged_rows(cache: Cache) -> tuple[int, ...]:
     """Rows whose pixels are not those that were written. Reads everything: for `fsck`."""
-    return tuple(
-        row for row, crc32 in enumerate(cache.index.crc32) if zlib.crc32(cache.images.pixels[row].tobytes()) != crc32
-    )
+    return tuple(row for row, crc32 in enumerate(cache.index.crc32) if zlib.crc32(cache.images.pixels[row].tobytes()) != crc32)
 
 
 def take(images: ImageSet, ids: Sequence[int]) -> ImageSet:

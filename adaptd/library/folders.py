@@ -141,10 +141,6 @@ def _require_folder(folder: Path) -> None:
 def _require_classes(folder: Path, labelled: Sequence[Found]) -> None:
     classes = sorted({file.label for file in labelled if file.label is not None})
     if not classes:
-        raise FolderUnusable(
-            f"{folder} has no class folders with images; it needs <class>/<image>, a folder for each class"
-        )
+        raise FolderUnusable(f"{folder} has no class folders with images; it needs <class>/<image>, a folder for each class")
     if len(classes) == 1:
-        raise FolderUnusable(
-            f"{folder} has only one class, {classes[0]!r}; a classifier needs at least two class folders"
-        )
+        raise FolderUnusable(f"{folder} has only one class, {classes[0]!r}; a classifier needs at least two class folders")
