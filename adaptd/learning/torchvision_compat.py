@@ -41,7 +41,7 @@ def _extension_loads() -> bool:
     if extension is None or extension.origin is None:
         return False
     try:
-        torch.ops.load_library(extension.origin)
+        torch.ops.load_library(extension.origin)  # type: ignore[no-untyped-call]  # torch has no type for it
     except OSError:
         return False
     return True
