@@ -26,6 +26,7 @@ print(hasattr(torch.ops.torchvision, "nms"))
 
 
 def run(script: str, *paths: Path) -> str:
+    """What a fresh interpreter prints, with these folders first on its path."""
     path = os.pathsep.join([*map(str, paths), *filter(None, sys.path)])
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -39,6 +40,7 @@ def run(script: str, *paths: Path) -> str:
 
 
 def package_with_extension(folder: Path, extension: bytes) -> Path:
+    """A stand-in package named torchvision, with this file as its extension."""
     (folder / "torchvision").mkdir()
     (folder / "torchvision" / "__init__.py").write_text("ELSEWHERE = True\n")
     (folder / "torchvision" / "_C.so").write_bytes(extension)
