@@ -78,17 +78,16 @@ def load_project(
     else:
         root = folder.absolute()
         if not (root / CONFIG_FILE).is_file():
-            raise ProjectNotFound(
-                f"{root} is no project, it has no {CONFIG_FILE}: make one with `adaptd init {folder}`"
-            )
-    values: dict[str, dict[str, Any]] = {}
-    origins: dict[str, str] = {}
-    for layer in (_read_file(root / CONFIG_FILE), _read_environment(environ), _read_overrides(overrides or {})):
-        for (section, key), (value, origin) in layer.items():
-            values.setdefault(section, {})[key] = value
-            origins[f"{section}.{key}"] = origin
+            raise ProjectNotFound(f"{root} is no project, it has no {CONFIG_FILE}: make one with `adaptd init {folder}`")
+    values, origins = _merge(_read_file(root / CONFIG_FILE), _read_environment(environ), _read_overrides(overrides or {}))
     settings = _validate(values, origins)
     return Project(root, settings, {name: origins.get(name, "default") for name in setting_names()})
+
+
+def parse_settings(text: str) -> Settings:
+    """The settings a file with this text would give."""
+    layer = _read_text(text, CONFIG_FILE)
+    return _validate(*_merge(layer))
 
 
 def setting_names() -> tuple[str, ...]:
@@ -105,18 +104,34 @@ def sections() -> dict[str, type[Section]]:
     }
 
 
+def _merge(*layers: Layer) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Values by section and key, and origins by `section.key`; later layers win."""
+    values: dict[str, dict[str, Any]] = {}
+    origins: dict[str, str] = {}
+    for layer in layers:
+        for (section, key), (value, origin) in layer.items():
+            values.setdefault(section, {})[key] = value
+            origins[f"{section}.{key}"] = origin
+    return values, origins
+
+
 def _read_file(path: Path) -> Layer:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as problem:
-        raise ConfigError(f"{path}: not valid TOML: {problem}") from problem
+        return _read_text(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as problem:
         raise ConfigError(f"{path}: cannot be read: {problem}") from problem
+
+
+def _read_text(text: str, path: str) -> Layer:
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise ConfigError(f"{path}: not valid TOML: {problem}") from problem
     layer: Layer = {}
     for section, content in document.items():
         if not isinstance(content, dict):
             raise ConfigError(f"{path}: {section}: stands outside a section{_suggest_key(section)}")
-        layer |= {(section, key): (value, str(path)) for key, value in content.items()}
+        layer |= {(section, key): (value, path) for key, value in content.items()}
         if not content and section not in sections():
             raise ConfigError(f"{path}: [{section}]: unknown section{_nearest(section, sections())}")
     return layer
@@ -169,9 +184,7 @@ def _validate(values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings
 
 def _explain(error: Any, origins: Mapping[str, str]) -> str:
     section, key = (*(str(part) for part in error["loc"]), "")[:2]
-    where = origins.get(f"{section}.{key}") or next(
-        (o for n, o in origins.items() if n.startswith(f"{section}.")), CONFIG_FILE
-    )
+    where = origins.get(f"{section}.{key}") or next((o for n, o in origins.items() if n.startswith(f"{section}.")), CONFIG_FILE)
     if section not in sections():
         return f"{where}: [{section}]: unknown section{_nearest(section, sections())}"
     if error["type"] == "extra_forbidden":
@@ -180,12 +193,12 @@ def _explain(error: Any, origins: Mapping[str, str]) -> str:
 
 
 def _suggest_key(key: str, section: str | None = None) -> str:
-    """The nearest key: in the same section, else the same key elsewhere, else all keys of the section."""
-    if section and (near := difflib.get_close_matches(key, sections()[section].model_fields, 1)):
-        return f"; did you mean {near[0]}?"
+    """The same key in another section, else the nearest in this one, else all keys of this one."""
     elsewhere = [name for name, fields in sections().items() if key in fields.model_fields]
     if elsewhere:
         return f"; it belongs under {' or '.join(f'[{name}]' for name in elsewhere)}"
+    if section and (near := difflib.get_close_matches(key, sections()[section].model_fields, 1)):
+        return f"; did you mean {near[0]}?"
     return f"; [{section}] has {', '.join(sections()[section].model_fields)}" if section else ""
 
 
@@ -221,3 +234,7 @@ def _to_toml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(_to_toml(item) for item in value)}]"
     return json.dumps(value, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    print(render_toml(), end="")  # noqa: T201

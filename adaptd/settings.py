@@ -35,24 +35,14 @@ class PathsSettings(Section):
 class ModelSettings(Section):
     """The classifier."""
 
-    name: str = Field(
-        "classifier", pattern=NAME_PATTERN, description="the model's name in the repository and for clients"
-    )
+    name: str = Field("classifier", pattern=NAME_PATTERN, description="the model's name in the repository and for clients")
     backbone: str = Field(
         "resnet18", description="lenet5, lenet, or any torchvision classification model: resnet18, mobilenet_v2, …"
     )
-    classes: tuple[str, ...] = Field(
-        (), description="class names in output order; empty: the source's folder names, sorted"
-    )
-    image_size: Annotated[int, Field(ge=8, le=1024)] = Field(
-        224, description="images are worked on at this many pixels, squared"
-    )
-    mean: tuple[float, float, float] = Field(
-        (0.485, 0.456, 0.406), description="normalisation mean of red, green, blue in 0…1"
-    )
-    std: tuple[Positive, Positive, Positive] = Field(
-        (0.229, 0.224, 0.225), description="normalisation deviation, likewise"
-    )
+    classes: tuple[str, ...] = Field((), description="class names in output order; empty: the source's folder names, sorted")
+    image_size: Annotated[int, Field(ge=8, le=1024)] = Field(224, description="images are worked on at this many pixels, squared")
+    mean: tuple[float, float, float] = Field((0.485, 0.456, 0.406), description="normalisation mean of red, green, blue in 0…1")
+    std: tuple[Positive, Positive, Positive] = Field((0.229, 0.224, 0.225), description="normalisation deviation, likewise")
     projector_hidden: Count = Field(2048, description="hidden width of the projector q")
     projector_output: Count = Field(128, description="length of the vectors in the bank")
 
@@ -113,9 +103,7 @@ class MethodSettings(Section):
     )
     temperature: Positive = Field(0.07, description="τ of the contrastive loss")
     negatives: Count = Field(1024, description="bank entries drawn as negatives in a step")
-    bank_momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.5, description="m, how much of a bank entry stays in an update"
-    )
+    bank_momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.5, description="m, how much of a bank entry stays in an update")
     source_weight: NotNegative = Field(1.0, description="λ₁ of the multitask methods")
     memory_weight: NotNegative = Field(1.0, description="λ₂ of the multitask methods")
 
@@ -125,25 +113,17 @@ class TrainingSettings(Section):
 
     epochs: Count = Field(20, description="passes over the target domain")
     batch_size: Annotated[int, Field(ge=4)] = Field(256, description="images in a step, all parts together")
-    source_share: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.25, description="share of a batch drawn from the source"
-    )
+    source_share: Annotated[float, Field(gt=0, lt=1)] = Field(0.25, description="share of a batch drawn from the source")
     memory_share: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.25, description="share drawn from memories; goes to the target while there are none"
     )
     optimizer: Literal["sgd", "adamw"] = Field("sgd", description="update rule applied to the projected gradient")
     learning_rate: Positive = Field(0.01, description="peak rate; decays as a cosine")
-    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.0, description="for sgd; above 0 it weakens the constraints"
-    )
+    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="for sgd; above 0 it weakens the constraints")
     weight_decay: NotNegative = Field(0.0, description="above 0 it weakens the constraints")
     seed: CountOrZero = Field(0, description="same seed, same result")
-    checkpoint_seconds: NotNegative = Field(
-        60.0, description="save a resumable state at least this often; 0: every step"
-    )
-    max_nonfinite_steps: Count = Field(
-        20, description="fail the episode after this many NaN or infinite steps in a row"
-    )
+    checkpoint_seconds: NotNegative = Field(60.0, description="save a resumable state at least this often; 0: every step")
+    max_nonfinite_steps: Count = Field(20, description="fail the episode after this many NaN or infinite steps in a row")
     threads: CountOrZero = Field(0, description="CPU threads; 0: what affinity and quota allow")
 
 
@@ -158,9 +138,7 @@ class EvaluationSettings(Section):
     """How accuracies are found."""
 
     batch_size: Count = Field(512, description="images in a forward pass")
-    confidence: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.95, description="level of the intervals shown with accuracies"
-    )
+    confidence: Annotated[float, Field(gt=0, lt=1)] = Field(0.95, description="level of the intervals shown with accuracies")
 
 
 class GateSettings(Section):
@@ -168,9 +146,7 @@ class GateSettings(Section):
 
     max_source_drop: Share = Field(0.01, description="on the source test set")
     max_domain_drop: Share = Field(0.02, description="on any older domain")
-    min_class_share: Share = Field(
-        0.1, description="class collapse: a class predicted less than this share of its usual rate"
-    )
+    min_class_share: Share = Field(0.1, description="class collapse: a class predicted less than this share of its usual rate")
     max_negative_flips: Share = Field(0.1, description="images that were right before and are wrong after")
 
 
@@ -178,9 +154,7 @@ class ExportSettings(Section):
     """The ONNX file."""
 
     opset: Annotated[int, Field(ge=18)] = Field(18, description="ONNX operator set")
-    parity_tolerance: Positive = Field(
-        0.0001, description="largest difference of probabilities between torch and ONNX Runtime"
-    )
+    parity_tolerance: Positive = Field(0.0001, description="largest difference of probabilities between torch and ONNX Runtime")
     quantize: bool = Field(False, description="also publish a static int8 model, under its own name")
     keep_versions: CountOrZero = Field(0, description="retire older versions beyond this many; 0: keep all")
 
@@ -213,9 +187,7 @@ class LoggingSettings(Section):
     """Log lines on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="least serious line shown")
-    format: Literal["auto", "human", "json"] = Field(
-        "auto", description="auto: human on a terminal, JSON lines otherwise"
-    )
+    format: Literal["auto", "human", "json"] = Field("auto", description="auto: human on a terminal, JSON lines otherwise")
 
 
 class Settings(Section):

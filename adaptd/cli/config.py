@@ -1,0 +1,41 @@
+"""`adaptd config`: what the settings are, where they come from, whether they hold."""
+
+from typing import Annotated
+
+import typer
+
+from adaptd.cli.output import make_console, print_json
+from adaptd.cli.project import open_project
+
+app = typer.Typer(help="Show and check the settings.", no_args_is_help=True)
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    origin: Annotated[bool, typer.Option("--origin", help="Also tell where each value comes from.")] = False,
+) -> None:
+    """Print every setting with its value."""
+    project = open_project(context)
+    settings = project.settings.model_dump(mode="json")
+    if as_json:
+        extra = {"origins": dict(project.origins)} if origin else {}
+        print_json(
+            "adaptd.config/1", {"project": str(project.root), "hash": project.settings.hash, "settings": settings, **extra}
+        )
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, where in project.origins.items():
+        section, key = name.split(".")
+        table.add_row(name, repr(settings[section][key]), *([f"[dim]{where}[/]"] if origin else []))
+    make_console().print(table)
+
+
+@app.command()
+def check(context: typer.Context) -> None:
+    """Say whether the settings hold; exit 5 and every problem where they don't."""
+    project = open_project(context)
+    typer.echo(f"{project.root / 'adaptd.toml'}: fine, hash {project.settings.hash[:12]}")

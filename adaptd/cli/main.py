@@ -1,0 +1,62 @@
+"""`adaptd`: all commands, and how errors reach the user. Each command lives in the module of its room."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adaptd import __version__
+from adaptd.cli import config, database, doctor, project, status
+from adaptd.cli.output import print_json
+from adaptd.errors import AdaptdError, ExitCode
+
+app = typer.Typer(
+    name="adaptd",
+    help="Keeps image classifiers good in the field: drop unlabelled images, get a proven, versioned model.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command("init")(project.init)
+app.command("status")(status.status)
+app.command("doctor")(doctor.doctor)
+app.add_typer(config.app, name="config")
+app.add_typer(database.app, name="db")
+
+
+@app.callback()
+def choose_project(
+    context: typer.Context,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--project", metavar="DIR", help="The project folder; default: the nearest parent with adaptd.toml."),
+    ] = None,
+) -> None:
+    """Keeps image classifiers good in the field: drop unlabelled images, get a proven, versioned model."""
+    context.obj = folder
+
+
+@app.command()
+def version(as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False) -> None:
+    """Print adaptd's version."""
+    if as_json:
+        print_json("adaptd.version/1", {"version": __version__})
+    else:
+        typer.echo(f"adaptd {__version__}")
+
+
+def main() -> None:
+    """Run a command; an expected error becomes one message and its exit code, never a traceback."""
+    try:
+        app()
+    except AdaptdError as problem:
+        typer.echo(f"adaptd: {problem}", err=True)
+        sys.exit(problem.exit_code)
+    except OSError as problem:
+        where = f"{problem.filename}: " if problem.filename else ""
+        typer.echo(f"adaptd: {where}{problem.strerror or problem}; check that it exists, is writable and has room", err=True)
+        sys.exit(ExitCode.FAILURE)
+
+
+if __name__ == "__main__":
+    main()

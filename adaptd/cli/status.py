@@ -1,0 +1,117 @@
+"""`adaptd status`: what it is doing, how far, how good, what is served. Works while the daemon is stopped."""
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adaptd.cli.output import make_console, print_json
+from adaptd.cli.project import open_project, open_store
+from adaptd.errors import ExitCode
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from adaptd.config import Project
+    from adaptd.store import Store
+
+QUEUE_SHOWN = 10
+DOMAINS_SHOWN = 8
+
+
+def status(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable; docs/schemas/status.json describes it.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh every second until Ctrl-C.")] = False,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit 3 where the daemon does not run, 4 where it is degraded.")
+    ] = False,
+) -> None:
+    """Show the daemon, the queue, the running episode, what is served and how good it is."""
+    project = open_project(context)
+    with open_store(project) as store:
+        document = read_status(project, store)
+        if as_json:
+            from adaptd.observe.status import SCHEMA
+
+            print_json(SCHEMA, document)
+        elif watch and make_console().is_terminal:
+            _watch(project, store)
+        else:
+            make_console().print(render(document))
+    if exit_code and document["daemon"]["state"] in {"stopped", "degraded"}:
+        raise typer.Exit(ExitCode.NOT_RUNNING if document["daemon"]["state"] == "stopped" else ExitCode.DEGRADED)
+
+
+def read_status(project: "Project", store: "Store") -> dict[str, Any]:
+    """The status document of a project."""
+    from adaptd.daemon.lock import find_daemon
+    from adaptd.observe.status import build_status
+
+    with store.reading() as tx:
+        return build_status(tx, find_daemon(project.state), project.root, project.settings.model.name)
+
+
+def _watch(project: "Project", store: "Store") -> None:
+    from rich.live import Live
+
+    try:
+        with Live(console=make_console(), auto_refresh=False, screen=True) as live:
+            while True:
+                live.update(render(read_status(project, store)), refresh=True)
+                time.sleep(1)
+    except KeyboardInterrupt:
+        return
+
+
+def render(document: dict[str, Any]) -> "RenderableType":
+    """One screen for a person."""
+    from rich.console import Group
+
+    parts = [_headline(document), _queue(document["queue"]), _matrix(document)]
+    parts += [f"[yellow]! {warning}[/]" for warning in document["daemon"]["warnings"]]
+    return Group(*(part for part in parts if part is not None))
+
+
+def _headline(document: dict[str, Any]) -> str:
+    daemon, served, episode = document["daemon"], document["served"], document["episode"]
+    process = f"running as {daemon['pid']}, {daemon['state']}" if daemon["running"] else "not running"
+    serving = f"version {served['version']} since {served['promoted_at']}" if served else "nothing promoted yet"
+    lines = [f"[bold]{document['model']}[/] in {document['project']}", f"daemon   {process}", f"serves   {serving}"]
+    if episode:
+        eta = "" if episode["eta_seconds"] is None else f", {episode['eta_seconds']:.0f} s left"
+        done = f"{episode['phase']} {episode['step']}/{episode['steps']} ({episode['progress']:.0%}{eta})"
+        lines.append(f"episode  {episode['id']} on {episode['domain']}: {done}")
+    return "\n".join(lines)
+
+
+def _queue(queue: list[dict[str, Any]]) -> "RenderableType":
+    from rich.table import Table
+
+    if not queue:
+        return "queue    empty: drop a folder of images into inbox/, or use `adaptd adapt DIR`"
+    table = Table(box=None, pad_edge=False)
+    for title in ("domain", "state", "images", "quarantined"):
+        table.add_column(
+            title, justify="right" if title in {"images", "quarantined"} else "left", style="dim" if title == "state" else ""
+        )
+    for item in queue[-QUEUE_SHOWN:]:
+        table.add_row(item["domain"], item["state"], f"{item['images']:,}", f"{item['quarantined']:,}")
+    if len(queue) > QUEUE_SHOWN:
+        table.caption = f"the newest {QUEUE_SHOWN} of {len(queue)}"
+    return table
+
+
+def _matrix(document: dict[str, Any]) -> "RenderableType | None":
+    """The last row of R with its metrics, each accuracy with the word that says how it is known."""
+    matrix, metrics = document["matrix"], document["metrics"]
+    if not matrix["R"]:
+        return None
+    row = list(zip(matrix["domains"], matrix["R"][-1], matrix["kind"][-1], strict=True))
+    shown = [f"{name} {value:.1%} {kind}" for name, value, kind in row[:1] + row[1:][-DOMAINS_SHOWN:] if value is not None]
+    totals = [
+        f"{name.upper()} {metrics[name]:+.1%}" if name == "bwt" else f"{name.upper()} {metrics[name]:.1%}"
+        for name in ("acc", "acc_targets", "bwt")
+        if metrics[name] is not None
+    ]
+    return f"R[{matrix['episodes'][-1]}]     {', '.join(shown)}\n         {', '.join(totals)}"

@@ -1,0 +1,51 @@
+"""Facts about the machine: processors, filesystems, boot. Reads /proc and /sys; changes nothing."""
+
+import math
+import os
+from pathlib import Path
+
+NETWORK_FILESYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "afs", "virtiofs", "vboxsf"})
+
+
+def cpu_quota() -> float | None:
+    """Processors this process may use by its cgroup, None where there is no limit."""
+    try:
+        limit, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return None
+    return None if limit == "max" else int(limit) / int(period)
+
+
+def cpu_count() -> int:
+    """Threads worth starting: what affinity and quota allow, at least one."""
+    affinity = len(os.sched_getaffinity(0))
+    quota = cpu_quota()
+    return affinity if quota is None else max(1, min(affinity, math.floor(quota)))
+
+
+def existing(path: Path) -> Path:
+    """The path itself, or its nearest parent that exists."""
+    return next(p for p in (path.absolute(), *path.absolute().parents) if p.exists())
+
+
+def filesystem_kind(path: Path) -> str:
+    """The kind of filesystem a path lies on (ext4, nfs4, fuse.sshfs, …)."""
+    target = str(existing(path).resolve())
+    best, kind = "", "unknown"
+    for line in Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines():
+        _, mount, fs, *_ = line.split(" ")
+        mount = mount.encode("latin-1", "replace").decode("unicode_escape") if "\\" in mount else mount
+        inside = target == mount or target.startswith(mount.rstrip("/") + "/")
+        if inside and len(mount) >= len(best):
+            best, kind = mount, fs
+    return kind
+
+
+def is_remote(kind: str) -> bool:
+    """Whether a filesystem delivers no events and no safe locks: network or FUSE."""
+    return kind in NETWORK_FILESYSTEMS or kind.startswith("fuse")
+
+
+def boot_id() -> str:
+    """This boot: monotonic times of another boot mean nothing."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

@@ -1,0 +1,105 @@
+"""Connections: how SQLite and PostgreSQL are opened, and how their errors become ours. Knows no table."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
+
+from adaptd.errors import (
+    ConfigError,
+    StoreBusy,
+    StoreConflict,
+    StoreError,
+    StoreMissing,
+    StoreNotADatabase,
+    StoreUnreachable,
+)
+
+
+def parse_url(text: str) -> URL:
+    """The database address, with psycopg as PostgreSQL's driver."""
+    try:
+        url = make_url(text)
+    except ArgumentError:
+        raise ConfigError(f"database.url {text!r} is no address: use sqlite:///FILE or postgresql://user@host/name") from None
+    if url.get_backend_name() == "postgresql":
+        return url.set(drivername="postgresql+psycopg")
+    if url.get_backend_name() != "sqlite":
+        raise ConfigError(f"database.url {text!r}: only sqlite and postgresql are supported")
+    if not url.database or url.database == ":memory:":
+        raise ConfigError(f"database.url {text!r}: an in-memory database forgets everything; name a file")
+    return url
+
+
+def sqlite_file(url: URL) -> Path | None:
+    """The database file, or None for PostgreSQL."""
+    return Path(url.database or "") if url.get_backend_name() == "sqlite" else None
+
+
+def open_engine(url: URL, busy_timeout_seconds: float, *, writes: bool) -> Engine:
+    """An engine for reading only, or for writing with one connection. Never creates a database."""
+    file = sqlite_file(url)
+    if file is None:
+        return _open_postgres(url, writes=writes)
+    if not file.is_file():
+        raise StoreMissing(f"there is no database at {file}: run `adaptd db upgrade`")
+    mode = URL.create("sqlite", database=f"file:{_quote(file)}", query={"mode": "rw", "uri": "true"})
+    engine = create_engine(
+        mode,
+        pool_size=1,
+        max_overflow=0 if writes else 4,
+        connect_args={"timeout": busy_timeout_seconds, "isolation_level": None, "check_same_thread": False},
+    )
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        answer = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        if answer != "wal":
+            raise StoreUnreachable(f"{file}: SQLite cannot use WAL here ({answer}): put state on a local disk")
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA synchronous=FULL")
+        if not writes:
+            connection.execute("PRAGMA query_only=ON")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A deferred transaction that reads and then writes fails at once, whatever the timeout.
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _open_postgres(url: URL, *, writes: bool) -> Engine:
+    try:
+        return create_engine(url, pool_pre_ping=True, execution_options={} if writes else {"postgresql_readonly": True})
+    except ModuleNotFoundError as problem:
+        raise ConfigError("PostgreSQL needs psycopg: pip install 'adaptd[postgres]'") from problem
+
+
+def _quote(file: Path) -> str:
+    """SQLite reads %, ? and # in a file: address as syntax."""
+    return str(file.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+@contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Raise the driver's errors as ours."""
+    try:
+        yield
+    except DBAPIError as problem:
+        raise _translate(problem, where) from problem
+
+
+def _translate(problem: DBAPIError, where: str) -> StoreError:
+    """The table of what a driver says and what it means."""
+    said = str(problem.orig).strip()
+    if isinstance(problem, IntegrityError):
+        return StoreConflict(f"{where}: {said}")
+    if "database is locked" in said or "database is busy" in said:
+        return StoreBusy(f"{where}: another process kept the database locked; stop it or raise database.busy_timeout_seconds")
+    if "not a database" in said or "malformed" in said:
+        return StoreNotADatabase(f"{where}: {said}; move the file aside and restore a backup (state/backups)")
+    return StoreUnreachable(f"{where}: {said}; check that it exists, is writable, has room and is reachable")

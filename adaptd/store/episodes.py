@@ -1,0 +1,149 @@
+"""Episodes: the queue, the lease of whoever works on one, progress, and the commit."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, insert, select, update
+
+from adaptd.errors import StoreConflict
+from adaptd.records import Checkpoint, Episode, EpisodeState, Lease, Progress
+from adaptd.store.repository import Repository, fields, only
+from adaptd.store.tables import checkpoints, episodes
+
+
+@dataclass(frozen=True, slots=True)
+class NewEpisode:
+    """An episode about to be queued."""
+
+    domain_id: int
+    method: str
+    seed: int
+    config: Mapping[str, Any]
+    config_hash: str
+    batch: int = 1
+
+
+class Episodes(Repository):
+    """All episodes.
+
+    An episode is worked on only under a lease. Every lease has a higher fence than the one before; a write with an older
+    fence raises StoreConflict and changes nothing, so that a worker thought dead cannot spoil its successor's work. `commit`
+    gives the episode its number t and is the only way to `done`.
+    """
+
+    def add(self, new: NewEpisode) -> Episode:
+        """Queue an episode."""
+        row = {name: getattr(new, name) for name in NewEpisode.__slots__} | {"config": dict(new.config)}
+        row |= {"state": EpisodeState.QUEUED, "phase": "waiting", "step": 0, "steps": 0, "report": {}}
+        return self.get(self._add(insert(episodes).values(row | {"created_at": self._clock()})))
+
+    def get(self, episode_id: int) -> Episode:
+        """By id."""
+        row = self._connection.execute(select(episodes).where(episodes.c.id == episode_id)).first()
+        return _record(only(row, f"episode with id {episode_id}"))
+
+    def find_unfinished(self, domain_id: int) -> Episode | None:
+        """The queued or training episode of a domain."""
+        open_states = (EpisodeState.QUEUED, EpisodeState.TRAINING)
+        statement = select(episodes).where(episodes.c.domain_id == domain_id, episodes.c.state.in_(open_states))
+        row = self._connection.execute(statement.order_by(episodes.c.id)).first()
+        return None if row is None else _record(row)
+
+    def list_all(self, state: EpisodeState | None = None) -> tuple[Episode, ...]:
+        """All episodes, or those in one state, in the order in which they were queued."""
+        statement = select(episodes).order_by(episodes.c.id)
+        if state is not None:
+            statement = statement.where(episodes.c.state == state)
+        return tuple(_record(row) for row in self._connection.execute(statement))
+
+    def lease(self, episode_id: int, owner: str, boot_id: str, expires_monotonic: float) -> Lease:
+        """Hand the episode to `owner` with a new fence, and count the attempt."""
+        episode = self.get(episode_id)
+        if episode.state not in {EpisodeState.QUEUED, EpisodeState.TRAINING}:
+            raise StoreConflict(f"episode {episode_id} is {episode.state}, there is nothing left to do")
+        fence = self._connection.execute(select(episodes.c.lease_fence).where(episodes.c.id == episode_id)).scalar_one() + 1
+        values = {
+            "lease_owner": owner,
+            "lease_fence": fence,
+            "lease_boot_id": boot_id,
+            "lease_expires_monotonic": expires_monotonic,
+            "state": EpisodeState.TRAINING,
+            "attempts": episode.attempts + 1,
+            "started_at": episode.started_at or self._clock(),
+        }
+        self._connection.execute(update(episodes).where(episodes.c.id == episode_id).values(values))
+        return Lease(owner, fence, boot_id, expires_monotonic)
+
+    def renew(self, episode_id: int, lease: Lease, expires_monotonic: float) -> Lease:
+        """Keep the lease for longer."""
+        self._write(episode_id, lease, lease_expires_monotonic=expires_monotonic)
+        return Lease(lease.owner, lease.fence, lease.boot_id, expires_monotonic)
+
+    def progress(self, episode_id: int, lease: Lease, progress: Progress) -> None:
+        """Tell how far it is."""
+        self._write(
+            episode_id,
+            lease,
+            phase=progress.phase,
+            step=progress.step,
+            steps=progress.steps,
+            progressed_at=self._clock(),
+        )
+
+    def commit(self, episode_id: int, lease: Lease, report: Mapping[str, Any]) -> int:
+        """Finish the episode and return its number t."""
+        last: int | None = self._connection.execute(select(func.max(episodes.c.number))).scalar()
+        number = 0 if last is None else last + 1
+        self._end(episode_id, lease, EpisodeState.DONE, number=number, report=dict(report), phase="done")
+        return number
+
+    def fail(self, episode_id: int, lease: Lease, reason: str) -> None:
+        """Set the episode aside with its reason."""
+        self._end(episode_id, lease, EpisodeState.FAILED, reason=reason)
+
+    def cancel(self, episode_id: int, reason: str) -> None:
+        """Take the episode from whoever works on it."""
+        fence = episodes.c.lease_fence + 1
+        values = {"state": EpisodeState.CANCELLED, "reason": reason, "lease_fence": fence, "finished_at": self._clock()}
+        values |= {"lease_owner": None}
+        self._connection.execute(update(episodes).where(episodes.c.id == episode_id).values(values))
+
+    def _end(self, episode_id: int, lease: Lease, state: EpisodeState, **values: Any) -> None:
+        self._write(episode_id, lease, state=state, finished_at=self._clock(), lease_owner=None, **values)
+
+    def _write(self, episode_id: int, lease: Lease, **values: Any) -> None:
+        mine = (
+            episodes.c.id == episode_id,
+            episodes.c.lease_fence == lease.fence,
+            episodes.c.lease_owner == lease.owner,
+        )
+        if self._connection.execute(update(episodes).where(*mine).values(values)).rowcount != 1:
+            raise StoreConflict(f"the lease of episode {episode_id} was taken by another worker")
+
+
+class Checkpoints(Repository):
+    """Checkpoints of running episodes: files are written first, the row makes them count."""
+
+    def add(self, episode_id: int, step: int, path: str, sha256: str) -> Checkpoint:
+        """Commit a checkpoint whose files are safe on disk."""
+        row = {"episode_id": episode_id, "step": step, "path": path, "sha256": sha256, "created_at": self._clock()}
+        return Checkpoint(id=self._add(insert(checkpoints).values(row)), **row)  # type: ignore[arg-type]
+
+    def list_for(self, episode_id: int) -> tuple[Checkpoint, ...]:
+        """An episode's checkpoints, newest first."""
+        statement = select(checkpoints).where(checkpoints.c.episode_id == episode_id).order_by(checkpoints.c.step.desc())
+        return tuple(Checkpoint(**fields(row)) for row in self._connection.execute(statement))
+
+    def forget(self, checkpoint_id: int) -> None:
+        """Drop the row; its files may be deleted afterwards."""
+        self._connection.execute(checkpoints.delete().where(checkpoints.c.id == checkpoint_id))
+
+
+def _record(row: object) -> Episode:
+    values = fields(row)  # type: ignore[arg-type]
+    owner, fence = values.pop("lease_owner"), values.pop("lease_fence")
+    boot_id, expires = values.pop("lease_boot_id"), values.pop("lease_expires_monotonic")
+    lease = None if owner is None else Lease(owner, fence, boot_id, expires)
+    progress = Progress(values.pop("phase"), values.pop("step"), values.pop("steps"), values.pop("progressed_at"))
+    return Episode(**values | {"state": EpisodeState(values["state"]), "lease": lease, "progress": progress})

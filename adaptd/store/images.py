@@ -1,0 +1,73 @@
+"""Images: what is in a domain, by content."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from sqlalchemy import Select, bindparam, insert, select, update
+
+from adaptd.records import Image, ImageState, NewImage, Split
+from adaptd.store.repository import Repository, fields
+from adaptd.store.tables import domains, images
+
+T = TypeVar("T")
+
+CHUNK = 1000
+"""Rows in one statement: well under every driver's limit of parameters."""
+
+
+class Images(Repository):
+    """The accepted images of all domains.
+
+    An image is its content: (domain, sha256) is unique, and adding it again changes nothing. Rows are added only after the
+    bytes are safe on disk; a row that is there means the image is kept.
+    """
+
+    def add_many(self, domain_id: int, new: Sequence[NewImage]) -> dict[str, int]:
+        """Accept images and return every sha256's id, of those that were there before too."""
+        # On PostgreSQL two writers of one domain would count wrongly; SQLite has one writer anyway.
+        self._connection.execute(select(domains.c.id).where(domains.c.id == domain_id).with_for_update())
+        before = self._ids(domain_id, [image.sha256 for image in new])
+        rows: dict[str, dict[str, object]] = {}
+        for image in new:
+            if image.sha256 not in before:
+                rows.setdefault(image.sha256, {"domain_id": domain_id, "state": ImageState.ACCEPTED, **_values(image)})
+        for chunk in _chunks(list(rows.values())):
+            self._connection.execute(insert(images), chunk)
+        count = domains.c.images + len(rows)
+        self._connection.execute(update(domains).where(domains.c.id == domain_id).values(images=count))
+        return before | self._ids(domain_id, list(rows))
+
+    def list_for(self, domain_id: int, split: Split | None = None) -> tuple[Image, ...]:
+        """A domain's images, or one split of them, by id."""
+        return tuple(_record(row) for row in self._connection.execute(_of(domain_id, split)))
+
+    def set_labels(self, labels: Mapping[int, str]) -> None:
+        """Record labels that came later, by image id."""
+        statement = update(images).where(images.c.id == bindparam("image_id")).values(label=bindparam("new_label"))
+        for chunk in _chunks([{"image_id": key, "new_label": label} for key, label in labels.items()]):
+            self._connection.execute(statement, chunk)
+
+    def _ids(self, domain_id: int, hashes: Sequence[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for chunk in _chunks(hashes):
+            statement = select(images.c.sha256, images.c.id).where(images.c.domain_id == domain_id, images.c.sha256.in_(chunk))
+            found |= dict(self._connection.execute(statement).all())
+        return found
+
+
+def _of(domain_id: int, split: Split | None) -> Select[tuple[object, ...]]:
+    statement = select(images).where(images.c.domain_id == domain_id).order_by(images.c.id)
+    return statement if split is None else statement.where(images.c.split == split)
+
+
+def _values(image: NewImage) -> dict[str, object]:
+    return {name: getattr(image, name) for name in NewImage.__slots__}
+
+
+def _record(row: object) -> Image:
+    values = fields(row)  # type: ignore[arg-type]
+    return Image(**values | {"split": Split(values["split"]), "state": ImageState(values["state"])})
+
+
+def _chunks(items: Sequence[T]) -> Iterable[Sequence[T]]:
+    return (items[start : start + CHUNK] for start in range(0, len(items), CHUNK))

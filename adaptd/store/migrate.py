@@ -1,0 +1,126 @@
+"""Bring a database to this adaptd's revision, back it up, check it. Imports Alembic, so only `adaptd db` and `init` use it."""
+
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import URL, Connection, Engine
+
+from adaptd.errors import StoreError, StoreTooNew
+from adaptd.store.engine import open_engine, parse_url, sqlite_file, translated
+from adaptd.store.schema import HEAD, REVISIONS, check_schema, find_revision
+from adaptd.store.tables import metadata
+
+
+def migrations_folder() -> Path:
+    """Inside the installed package, else at the top of the repository."""
+    package = Path(__file__).resolve().parents[1]
+    shipped = package / "migrations"
+    return shipped if shipped.is_dir() else package.parent / "migrations"
+
+
+def alembic_config(connection: Connection | None = None) -> Config:
+    """Alembic's configuration without a file."""
+    config = Config()
+    config.set_main_option("script_location", str(migrations_folder()))
+    config.attributes["connection"] = connection
+    return config
+
+
+def upgrade(address: str, backups: Path, revision: str = "head") -> Path | None:
+    """Migrate to `revision`, creating a SQLite file where there is none.
+
+    Returns:
+        the backup made first, None where nothing had to change or nothing was there.
+    """
+    url = parse_url(address)
+    file = sqlite_file(url)
+    fresh = file is not None and not file.exists()
+    if fresh and file is not None:
+        with translated(str(file)):
+            _create(file)
+    engine = open_engine(url, 30, writes=True)
+    try:
+        with translated(address):
+            current = _known_revision(engine, address)
+            if current == (HEAD if revision == "head" else revision):
+                return None
+            backup_file = backup(address, backups) if file and current else None
+            with engine.begin() as connection:
+                command.upgrade(alembic_config(connection), revision)
+    finally:
+        engine.dispose()
+    return backup_file
+
+
+def downgrade(address: str, revision: str) -> None:
+    """Go back to an older revision; for tests and for people who know why."""
+    engine = open_engine(parse_url(address), 30, writes=True)
+    try:
+        with translated(address), engine.begin() as connection:
+            command.downgrade(alembic_config(connection), revision)
+    finally:
+        engine.dispose()
+
+
+def backup(address: str, folder: Path) -> Path:
+    """Copy a SQLite database into `folder`, consistently, while others use it."""
+    file = sqlite_file(parse_url(address))
+    if file is None:
+        raise StoreError("this database is PostgreSQL: back it up with pg_dump")
+    engine = open_engine(parse_url(address), 30, writes=False)
+    with translated(str(file)), engine.connect() as connection:
+        revision = find_revision(connection)
+    engine.dispose()
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"adaptd-{revision}-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}.db"
+    with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(target)) as copy:
+        source.backup(copy)
+    return target
+
+
+def check(address: str) -> list[str]:
+    """What is wrong with the database: schema, integrity, references. Empty where nothing is."""
+    url = parse_url(address)
+    engine = open_engine(url, 30, writes=False)
+    try:
+        check_schema(engine, address)
+        with translated(address), engine.connect() as connection:
+            context = MigrationContext.configure(connection, opts={"compare_type": True})
+            findings = [f"schema differs: {difference}" for difference in compare_metadata(context, metadata)]
+            return findings + _check_sqlite(connection, url)
+    finally:
+        engine.dispose()
+
+
+def _check_sqlite(connection: Connection, url: URL) -> list[str]:
+    if sqlite_file(url) is None:
+        return []
+    integrity = connection.exec_driver_sql("PRAGMA integrity_check").scalars()
+    references = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+    return [f"integrity: {line}" for line in integrity if line != "ok"] + [
+        f"reference: row {row[1]} of {row[0]} points to nothing in {row[2]}" for row in references
+    ]
+
+
+def _create(file: Path) -> None:
+    """An empty database in WAL mode."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(file)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+    except (OSError, sqlite3.Error) as problem:
+        raise StoreError(f"{file} cannot be created: {problem}") from problem
+
+
+def _known_revision(engine: Engine, address: str) -> str | None:
+    with engine.connect() as connection:
+        revision = find_revision(connection)
+    if revision is not None and revision not in REVISIONS:
+        raise StoreTooNew(f"{address} has revision {revision}, which this adaptd (up to {HEAD}) does not know: update adaptd")
+    return revision

@@ -1,0 +1,34 @@
+"""Quarantine: files set aside, with their reasons."""
+
+from sqlalchemy import insert, select, update
+
+from adaptd.records import Quarantined
+from adaptd.store.repository import Repository, fields
+from adaptd.store.tables import domains, quarantine
+
+
+class Quarantine(Repository):
+    """Files set aside: each has a reason, and none is ever deleted by adding another."""
+
+    def add(self, domain_id: int, name: str, reason: str, detail: str, path: str | None = None, size: int | None = None) -> int:
+        """Set a file aside and return the row's id."""
+        now = self._clock()
+        row = {
+            "domain_id": domain_id,
+            "name": name,
+            "reason": reason,
+            "detail": detail,
+            "path": path,
+            "size_bytes": size,
+        }
+        key = self._add(insert(quarantine).values(row | {"created_at": now}))
+        count = domains.c.quarantined + 1
+        self._connection.execute(update(domains).where(domains.c.id == domain_id).values(quarantined=count))
+        return key
+
+    def list_all(self, domain_id: int | None = None) -> tuple[Quarantined, ...]:
+        """All files set aside, or those of one domain."""
+        statement = select(quarantine).order_by(quarantine.c.id)
+        if domain_id is not None:
+            statement = statement.where(quarantine.c.domain_id == domain_id)
+        return tuple(Quarantined(**fields(row)) for row in self._connection.execute(statement))

@@ -1,0 +1,206 @@
+"""The tables. Columns only: reading and writing them lives in the repository modules."""
+
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Dialect,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+
+from adaptd.records import AccuracyKind, DomainState, EpisodeState, ImageState, Split, VersionState
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment, always in UTC. SQLite forgets time zones, so they are taken off going in and put on coming out."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        """To the database: naive UTC."""
+        return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        """From the database: aware UTC."""
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+def _one_of(column: str, kind: type) -> CheckConstraint:
+    allowed = ", ".join(f"'{value}'" for value in kind)  # type: ignore[attr-defined]
+    return CheckConstraint(f"{column} IN ({allowed})", name=column)
+
+
+# Only SQLite's INTEGER PRIMARY KEY numbers itself; PostgreSQL wants 64 bits for images.
+BigId = BigInteger().with_variant(Integer, "sqlite")
+
+domains = Table(
+    "domains",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String(63), nullable=False, unique=True),
+    Column("position", Integer, unique=True),
+    Column("state", String(16), nullable=False),
+    Column("reason", Text),
+    # Counted here, in the transaction that adds the rows: status must not count a million images.
+    Column("images", Integer, nullable=False, server_default="0"),
+    Column("quarantined", Integer, nullable=False, server_default="0"),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("updated_at", UtcDateTime, nullable=False),
+    _one_of("state", DomainState),
+)
+
+images = Table(
+    "images",
+    metadata,
+    Column("id", BigId, primary_key=True),
+    Column("domain_id", ForeignKey("domains.id"), nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("split", String(8), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("label", Text),
+    Column("batch", Integer, nullable=False),
+    Column("width", Integer),
+    Column("height", Integer),
+    UniqueConstraint("domain_id", "sha256"),
+    _one_of("split", Split),
+    _one_of("state", ImageState),
+)
+
+quarantine = Table(
+    "quarantine",
+    metadata,
+    Column("id", BigId, primary_key=True),
+    Column("domain_id", ForeignKey("domains.id"), nullable=False, index=True),
+    Column("name", Text, nullable=False),
+    Column("reason", String(32), nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("path", Text),
+    Column("size_bytes", BigInteger),
+    Column("created_at", UtcDateTime, nullable=False),
+)
+
+episodes = Table(
+    "episodes",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("number", Integer, unique=True),
+    Column("domain_id", ForeignKey("domains.id"), nullable=False, index=True),
+    Column("batch", Integer, nullable=False),
+    Column("method", String(63), nullable=False),
+    Column("seed", BigInteger, nullable=False),
+    Column("state", String(16), nullable=False, index=True),
+    Column("config", JSON, nullable=False),
+    Column("config_hash", String(64), nullable=False),
+    Column("lease_owner", Text),
+    Column("lease_fence", Integer, nullable=False, server_default="0"),
+    Column("lease_boot_id", Text),
+    Column("lease_expires_monotonic", Float),
+    Column("phase", String(32), nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("steps", Integer, nullable=False),
+    Column("progressed_at", UtcDateTime),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("reason", Text),
+    Column("report", JSON, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("started_at", UtcDateTime),
+    Column("finished_at", UtcDateTime),
+    _one_of("state", EpisodeState),
+    CheckConstraint("(state = 'done') = (number IS NOT NULL)", name="number_when_done"),
+)
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("episode_id", ForeignKey("episodes.id"), nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("path", Text, nullable=False, unique=True),
+    Column("sha256", String(64), nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    UniqueConstraint("episode_id", "step"),
+)
+
+memories = Table(
+    "memories",
+    metadata,
+    Column("image_id", ForeignKey("images.id"), primary_key=True),
+    Column("domain_id", ForeignKey("domains.id"), nullable=False, index=True),
+    Column("pseudo_label", Text, nullable=False),
+    Column("confidence", Float, nullable=False),
+)
+
+versions = Table(
+    "versions",
+    metadata,
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("parent", ForeignKey("versions.version")),
+    Column("episode_id", ForeignKey("episodes.id"), nullable=False, index=True),
+    Column("state", String(16), nullable=False),
+    Column("classes", JSON, nullable=False),
+    Column("weights_path", Text, nullable=False),
+    Column("weights_sha256", String(64), nullable=False),
+    Column("model_path", Text),
+    Column("model_sha256", String(64)),
+    Column("gate", JSON(none_as_null=True)),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("promoted_at", UtcDateTime),
+    _one_of("state", VersionState),
+)
+
+accuracies = Table(
+    "accuracies",
+    metadata,
+    Column("version", ForeignKey("versions.version"), primary_key=True),
+    Column("domain_id", ForeignKey("domains.id"), primary_key=True),
+    Column("kind", String(16), primary_key=True),
+    Column("value", Float, nullable=False),
+    Column("n", Integer, nullable=False),
+    Column("correct", Integer),
+    Column("estimator", String(32)),
+    Column("low", Float),
+    Column("high", Float),
+    _one_of("kind", AccuracyKind),
+    CheckConstraint("kind = 'estimated' OR correct IS NOT NULL", name="measured_counts"),
+    CheckConstraint("kind = 'measured' OR estimator IS NOT NULL", name="estimated_by"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", BigId, primary_key=True),
+    Column("at", UtcDateTime, nullable=False),
+    Column("kind", String(48), nullable=False),
+    Column("message", Text, nullable=False),
+    Column("domain_id", ForeignKey("domains.id")),
+    Column("episode_id", ForeignKey("episodes.id")),
+    Column("version", ForeignKey("versions.version")),
+    Column("details", JSON, nullable=False),
+)
+Index("ix_events_domain_id_id", events.c.domain_id, events.c.id)

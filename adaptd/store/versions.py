@@ -1,0 +1,100 @@
+"""Versions and how good they are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import delete, func, insert, select, update
+
+from adaptd.errors import StoreConflict
+from adaptd.records import Accuracy, AccuracyKind, Version, VersionState
+from adaptd.store.repository import Repository, fields, only
+from adaptd.store.tables import accuracies, versions
+
+
+@dataclass(frozen=True, slots=True)
+class NewVersion:
+    """A model about to become a version."""
+
+    parent: int | None
+    episode_id: int
+    classes: tuple[str, ...]
+    weights_path: str
+    weights_sha256: str
+
+
+class Versions(Repository):
+    """All versions, numbered 1, 2, 3 … without gaps; a number is never used twice. The chain of parents is linear."""
+
+    def add(self, new: NewVersion) -> Version:
+        """Record a candidate whose weights are safe on disk."""
+        last: int | None = self._connection.execute(select(func.max(versions.c.version))).scalar()
+        row = {name: getattr(new, name) for name in NewVersion.__slots__} | {"classes": list(new.classes)}
+        row |= {"version": (last or 0) + 1, "state": VersionState.CANDIDATE, "created_at": self._clock()}
+        self._connection.execute(insert(versions).values(row))
+        return self.get((last or 0) + 1)
+
+    def get(self, version: int) -> Version:
+        """By number."""
+        row = self._connection.execute(select(versions).where(versions.c.version == version)).first()
+        return _record(only(row, f"version {version}"))
+
+    def list_all(self) -> tuple[Version, ...]:
+        """Oldest first."""
+        return tuple(_record(row) for row in self._connection.execute(select(versions).order_by(versions.c.version)))
+
+    def find_latest(self, state: VersionState | None = None) -> Version | None:
+        """The newest version, or the newest in a state."""
+        statement = select(versions).order_by(versions.c.version.desc()).limit(1)
+        if state is not None:
+            statement = statement.where(versions.c.state == state)
+        row = self._connection.execute(statement).first()
+        return None if row is None else _record(row)
+
+    def set_state(self, version: int, state: VersionState, gate: Mapping[str, Any] | None = None) -> None:
+        """Record what the gate decided, or that a version was replaced."""
+        values: dict[str, Any] = {"state": state}
+        if gate is not None:
+            values["gate"] = dict(gate)
+        if state is VersionState.PROMOTED:
+            values["promoted_at"] = self._clock()
+        self._connection.execute(update(versions).where(versions.c.version == version).values(values))
+
+
+class Accuracies(Repository):
+    """How good each version is on each domain.
+
+    Measured and estimated entries stand side by side and never replace each other. A measured entry never changes:
+    recording the same again is fine, another value raises StoreConflict. An estimate is replaced by a newer one.
+    """
+
+    def record(self, accuracy: Accuracy) -> None:
+        """Remember an accuracy."""
+        key = (
+            accuracies.c.version == accuracy.version,
+            accuracies.c.domain_id == accuracy.domain_id,
+            accuracies.c.kind == accuracy.kind,
+        )
+        row = self._connection.execute(select(accuracies).where(*key)).first()
+        if row is not None and accuracy.kind is AccuracyKind.MEASURED:
+            if _accuracy(row) != accuracy:
+                raise StoreConflict(f"version {accuracy.version} was measured on domain {accuracy.domain_id} with another result")
+            return
+        self._connection.execute(delete(accuracies).where(*key))
+        values = {name: getattr(accuracy, name) for name in Accuracy.__slots__}
+        self._connection.execute(insert(accuracies).values(values))
+
+    def list_all(self) -> tuple[Accuracy, ...]:
+        """Everything known, by version and domain."""
+        order = (accuracies.c.version, accuracies.c.domain_id, accuracies.c.kind)
+        return tuple(_accuracy(row) for row in self._connection.execute(select(accuracies).order_by(*order)))
+
+
+def _record(row: object) -> Version:
+    values = fields(row)  # type: ignore[arg-type]
+    return Version(**values | {"state": VersionState(values["state"]), "classes": tuple(values["classes"])})
+
+
+def _accuracy(row: object) -> Accuracy:
+    values = fields(row)  # type: ignore[arg-type]
+    return Accuracy(**values | {"kind": AccuracyKind(values["kind"])})

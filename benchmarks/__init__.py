@@ -1,0 +1,1 @@
+"""Side-by-side measurements, each one command, each writes JSON."""

@@ -1,0 +1,294 @@
+"""What every repository promises, on SQLite and on PostgreSQL."""
+
+import pytest
+
+from adaptd.errors import StoreConflict, StoreError
+from adaptd.records import (
+    Accuracy,
+    AccuracyKind,
+    DomainState,
+    EpisodeState,
+    MemoryItem,
+    NewImage,
+    Progress,
+    Split,
+    VersionState,
+)
+from adaptd.store import NewEpisode, NewVersion, Store, Transaction
+
+
+@pytest.fixture
+def store(address):
+    """An open, empty store."""
+    with Store(address) as opened:
+        yield opened
+
+
+def add_domain(tx: Transaction, name: str = "camera-7") -> int:
+    """A queued domain."""
+    return tx.domains.add(name, DomainState.QUEUED).id
+
+
+def add_episode(tx: Transaction, name: str = "camera-7") -> int:
+    """A queued episode of a domain, which is made where it is missing."""
+    domain = tx.domains.find(name)
+    domain_id = domain.id if domain else add_domain(tx, name)
+    return tx.episodes.add(NewEpisode(domain_id, "grcl", 0, {"training": {"epochs": 2}}, "0" * 64)).id
+
+
+def add_version(tx: Transaction) -> int:
+    """A candidate."""
+    return tx.versions.add(NewVersion(None, add_episode(tx), ("a", "b"), "state/weights/1", "0" * 64)).version
+
+
+def image(letter: str, **more) -> NewImage:
+    """An image whose content is a letter."""
+    return NewImage(letter * 64, 10, f"{letter}.png", **more)
+
+
+class TestTransactions:
+    def test_a_block_that_raises_changes_nothing(self, store):
+        """All of a writing block, or nothing."""
+        with pytest.raises(RuntimeError), store.writing() as tx:
+            add_domain(tx)
+            raise RuntimeError
+        with store.reading() as tx:
+            assert tx.domains.list_all() == ()
+
+    def test_reading_refuses_to_write(self, store):
+        """A view cannot change anything."""
+        with pytest.raises(StoreError), store.reading() as tx:
+            add_domain(tx)
+
+    def test_a_view_is_consistent(self, store, address):
+        """What others commit during a view is not seen in it on SQLite, and after it on both."""
+        with store.reading() as view:
+            before = view.domains.list_all()
+            with Store(address) as other, other.writing() as tx:
+                add_domain(tx)
+            if address.startswith("sqlite"):
+                assert view.domains.list_all() == before
+        with store.reading() as view:
+            assert len(view.domains.list_all()) == 1
+
+
+class TestDomains:
+    def test_a_name_is_taken_once(self, store):
+        """Two domains cannot share a name."""
+        with store.writing() as tx:
+            add_domain(tx)
+        with pytest.raises(StoreConflict), store.writing() as tx:
+            add_domain(tx)
+
+    def test_find_get_list(self, store):
+        """Find gives None, get raises, list keeps the order of arrival."""
+        with store.writing() as tx:
+            for name in ("b", "a"):
+                add_domain(tx, name)
+            assert tx.domains.find("c") is None
+            assert [domain.name for domain in tx.domains.list_all()] == ["b", "a"]
+            with pytest.raises(StoreConflict, match="domain with id 99"):
+                tx.domains.get(99)
+
+    def test_positions_are_given_once_and_in_order(self, store):
+        """A second placing keeps the column in R."""
+        with store.writing() as tx:
+            first, second = add_domain(tx, "source"), add_domain(tx, "night")
+            assert [tx.domains.place(first), tx.domains.place(second), tx.domains.place(first)] == [0, 1, 0]
+
+    def test_times_are_utc(self, store):
+        """A moment comes back with its time zone."""
+        with store.writing() as tx:
+            domain = tx.domains.get(add_domain(tx))
+        assert domain.created_at.utcoffset().total_seconds() == 0
+
+    def test_state_and_reason(self, store):
+        """A failed domain says why."""
+        with store.writing() as tx:
+            key = add_domain(tx)
+            tx.domains.set_state(key, DomainState.FAILED, "out of memory")
+            assert (tx.domains.get(key).state, tx.domains.get(key).reason) == (DomainState.FAILED, "out of memory")
+
+
+class TestImages:
+    def test_content_is_kept_once(self, store):
+        """The same bytes under two names, or added twice, are one image, and the domain counts one."""
+        with store.writing() as tx:
+            key = add_domain(tx)
+            first = tx.images.add_many(key, [image("a"), image("b")])
+            again = tx.images.add_many(key, [image("b"), image("c"), image("c")])
+            assert again["b" * 64] == first["b" * 64]
+            assert [item.sha256[0] for item in tx.images.list_for(key)] == ["a", "b", "c"]
+            assert tx.domains.get(key).images == 3
+
+    def test_two_domains_may_hold_the_same_content(self, store):
+        """Uniqueness is per domain."""
+        with store.writing() as tx:
+            ids = [tx.images.add_many(add_domain(tx, name), [image("a")])["a" * 64] for name in ("x", "y")]
+            assert ids[0] != ids[1]
+
+    def test_splits_and_labels(self, store):
+        """A split is listed alone; labels can come later."""
+        with store.writing() as tx:
+            key = add_domain(tx)
+            ids = tx.images.add_many(key, [image("a"), image("b", split=Split.TEST, label="dog")])
+            tx.images.set_labels({ids["a" * 64]: "cat"})
+            assert [item.label for item in tx.images.list_for(key)] == ["cat", "dog"]
+            assert [item.label for item in tx.images.list_for(key, Split.TEST)] == ["dog"]
+
+    def test_many_rows(self, store):
+        """More rows than one statement takes."""
+        with store.writing() as tx:
+            key = add_domain(tx)
+            ids = tx.images.add_many(key, [NewImage(f"{n:064x}", n, f"{n}.png") for n in range(2500)])
+            assert len(set(ids.values())) == 2500 == len(tx.images.list_for(key))
+
+    def test_an_unknown_domain_is_refused(self, store):
+        """References are enforced."""
+        with pytest.raises(StoreConflict), store.writing() as tx:
+            tx.images.add_many(4711, [image("a")])
+
+
+def test_quarantine_keeps_the_reason_and_counts(store):
+    """A file set aside is listed with its reason, and the domain counts it."""
+    with store.writing() as tx:
+        key = add_domain(tx)
+        tx.quarantine.add(key, "x.png", "truncated", "ends after 12 bytes", size=12)
+        (item,) = tx.quarantine.list_all(key)
+        assert (item.name, item.reason, tx.domains.get(key).quarantined) == ("x.png", "truncated", 1)
+
+
+class TestEpisodes:
+    def test_a_stale_lease_cannot_write(self, store):
+        """After a second lease the first one's holder is refused and changes nothing."""
+        with store.writing() as tx:
+            key = add_episode(tx)
+            old = tx.episodes.lease(key, "worker-1", "boot", 10.0)
+            new = tx.episodes.lease(key, "worker-2", "boot", 20.0)
+            assert new.fence == old.fence + 1
+        with pytest.raises(StoreConflict, match="taken by another worker"), store.writing() as tx:
+            tx.episodes.progress(key, old, Progress("training", 5, 10))
+        with store.writing() as tx:
+            tx.episodes.progress(key, new, Progress("training", 7, 10))
+            episode = tx.episodes.get(key)
+            assert (episode.progress.step, episode.attempts, episode.lease) == (7, 2, new)
+
+    def test_numbers_are_given_at_commit(self, store):
+        """T counts committed episodes only, whatever the order of queueing."""
+        with store.writing() as tx:
+            keys = [add_episode(tx, name) for name in ("source", "a", "b")]
+            leases = {key: tx.episodes.lease(key, "w", "boot", 1.0) for key in keys}
+            assert tx.episodes.commit(keys[0], leases[keys[0]], {"loss": 0.5}) == 0
+            tx.episodes.fail(keys[1], leases[keys[1]], "killed three times")
+            assert tx.episodes.commit(keys[2], leases[keys[2]], {}) == 1
+            states = [tx.episodes.get(key).state for key in keys]
+            assert states == [EpisodeState.DONE, EpisodeState.FAILED, EpisodeState.DONE]
+            assert tx.episodes.get(keys[0]).report == {"loss": 0.5}
+
+    def test_a_finished_episode_is_not_leased(self, store):
+        """There is nothing left to do on it."""
+        with store.writing() as tx:
+            key = add_episode(tx)
+            tx.episodes.commit(key, tx.episodes.lease(key, "w", "boot", 1.0), {})
+            with pytest.raises(StoreConflict, match="nothing left to do"):
+                tx.episodes.lease(key, "w", "boot", 1.0)
+
+    def test_cancel_takes_the_lease(self, store):
+        """A worker that did not notice the cancel cannot commit."""
+        with store.writing() as tx:
+            key = add_episode(tx)
+            lease = tx.episodes.lease(key, "w", "boot", 1.0)
+            tx.episodes.cancel(key, "by the user")
+            with pytest.raises(StoreConflict):
+                tx.episodes.commit(key, lease, {})
+
+    def test_renew_and_find_unfinished(self, store):
+        """A renewed lease keeps its fence; a domain's open episode is found, a finished one is not."""
+        with store.writing() as tx:
+            key = add_episode(tx)
+            lease = tx.episodes.renew(key, tx.episodes.lease(key, "w", "boot", 1.0), 9.0)
+            episode = tx.episodes.get(key)
+            assert (episode.lease, tx.episodes.find_unfinished(episode.domain_id)) == (lease, episode)
+            tx.episodes.commit(key, lease, {})
+            assert tx.episodes.find_unfinished(episode.domain_id) is None
+            assert [item.id for item in tx.episodes.list_all(EpisodeState.DONE)] == [key]
+
+    def test_checkpoints_newest_first(self, store):
+        """The newest checkpoint comes first; a forgotten one is gone; a step is checkpointed once."""
+        with store.writing() as tx:
+            key = add_episode(tx)
+            tx.checkpoints.add(key, 10, "a", "0" * 64)
+            newest = tx.checkpoints.add(key, 20, "b", "1" * 64)
+            assert [item.step for item in tx.checkpoints.list_for(key)] == [20, 10]
+            tx.checkpoints.forget(newest.id)
+            assert [item.step for item in tx.checkpoints.list_for(key)] == [10]
+
+
+def test_a_memory_is_replaced_as_a_whole(store):
+    """The new memory of a domain leaves nothing of the old, most confident first."""
+    with store.writing() as tx:
+        key = add_domain(tx)
+        ids = tx.images.add_many(key, [image("a"), image("b"), image("c")])
+        items = [
+            MemoryItem(ids[letter * 64], key, "dog", confidence)
+            for letter, confidence in zip("abc", (0.1, 0.9, 0.5), strict=True)
+        ]
+        tx.memories.replace(key, items[:2])
+        tx.memories.replace(key, items[1:])
+        assert tx.memories.list_for(key) == (items[1], items[2])
+        assert tx.memories.counts() == {key: 2}
+
+
+class TestVersions:
+    def test_numbers_have_no_gap(self, store):
+        """1, 2, 3; classes keep their order."""
+        with store.writing() as tx:
+            assert [add_version(tx), add_version(tx)] == [1, 2]
+            assert tx.versions.get(2).classes == ("a", "b")
+
+    def test_promotion(self, store):
+        """The newest promoted version is found with its time and the gate's reasons."""
+        with store.writing() as tx:
+            add_version(tx)
+            tx.versions.set_state(1, VersionState.PROMOTED, {"passed": True, "reasons": []})
+            add_version(tx)
+            promoted = tx.versions.find_latest(VersionState.PROMOTED)
+            assert promoted.version == 1
+            assert promoted.promoted_at is not None
+            assert promoted.gate == {"passed": True, "reasons": []}
+            assert tx.versions.find_latest().gate is None
+
+    def test_a_measurement_never_changes(self, store):
+        """The same measurement again is fine; another value is refused and the first one stays."""
+        with store.writing() as tx:
+            first = Accuracy(add_version(tx), tx.domains.find("camera-7").id, AccuracyKind.MEASURED, 0.5, 10, correct=5)
+            tx.accuracies.record(first)
+            tx.accuracies.record(first)
+        with pytest.raises(StoreConflict), store.writing() as tx:
+            tx.accuracies.record(Accuracy(first.version, first.domain_id, AccuracyKind.MEASURED, 0.6, 10, correct=6))
+        with store.reading() as tx:
+            assert tx.accuracies.list_all() == (first,)
+
+    def test_estimates_stand_beside_measurements(self, store):
+        """An estimate is replaced by a newer one and never by a measurement."""
+        with store.writing() as tx:
+            version, domain = add_version(tx), tx.domains.find("camera-7").id
+            for value in (0.3, 0.4):
+                tx.accuracies.record(Accuracy(version, domain, AccuracyKind.ESTIMATED, value, 10, estimator="atc"))
+            tx.accuracies.record(Accuracy(version, domain, AccuracyKind.MEASURED, 0.5, 10, correct=5))
+            assert [(item.kind, item.value) for item in tx.accuracies.list_all()] == [("estimated", 0.4), ("measured", 0.5)]
+
+    def test_a_measurement_without_counts_is_refused(self, store):
+        """The database itself knows that measured means counted."""
+        with pytest.raises(StoreConflict), store.writing() as tx:
+            tx.accuracies.record(Accuracy(add_version(tx), tx.domains.find("camera-7").id, AccuracyKind.MEASURED, 0.5, 10))
+
+
+def test_events_newest_first(store):
+    """The story of one domain, or of all, with details kept as JSON."""
+    with store.writing() as tx:
+        key = add_domain(tx)
+        tx.events.add("domain-settled", "camera-7 settled", domain_id=key, images=7)
+        tx.events.add("daemon-started", "started")
+        assert [event.kind for event in tx.events.list_latest(5)] == ["daemon-started", "domain-settled"]
+        assert [event.details for event in tx.events.list_latest(5, key)] == [{"images": 7}]

@@ -1,0 +1,106 @@
+"""Every revision goes up and down on both engines, keeps rows, and ends as the tables say."""
+
+import importlib.util
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from alembic.script import ScriptDirectory
+
+from adaptd.errors import StoreTooNew
+from adaptd.store import Store, migrate
+from adaptd.store.schema import REVISIONS
+from adaptd.store.tables import metadata
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def test_revisions_are_those_of_the_folder():
+    """schema.REVISIONS lists migrations/ from the first to the last."""
+    scripts = ScriptDirectory.from_config(migrate.alembic_config()).walk_revisions()
+    assert [script.revision for script in scripts][::-1] == list(REVISIONS)
+
+
+def test_every_revision_up_and_down(empty_address, tmp_path):
+    """Step by step up, step by step down, and up again; the result fits the tables."""
+    for revision in REVISIONS:
+        migrate.upgrade(empty_address, tmp_path / "backups", revision)
+    assert migrate.check(empty_address) == []
+    for revision in [*reversed(REVISIONS[:-1]), "base"]:
+        migrate.downgrade(empty_address, revision)
+    migrate.upgrade(empty_address, tmp_path / "backups")
+    assert migrate.check(empty_address) == []
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_golden_files_upgrade_and_keep_their_rows(revision, tmp_path):
+    """A database written by each released revision opens, with every row it had."""
+    file = tmp_path / "adaptd.db"
+    shutil.copy(GOLDEN / f"{revision}.db", file)
+    address = f"sqlite:///{file}"
+    backup = migrate.upgrade(address, tmp_path / "backups")
+    assert (backup is None) == (revision == REVISIONS[-1])
+    assert migrate.check(address) == []
+    with Store(address) as store, store.reading() as tx:
+        assert [(d.name, d.images, d.quarantined) for d in tx.domains.list_all()] == [("source", 2, 0), ("night", 1, 1)]
+        assert [image.name for image in tx.images.list_for(1)] == ["1.png", "2.png"]
+        assert tx.quarantine.list_all()[0].reason == "empty"
+        assert tx.episodes.get(1).number == 0
+        assert tx.checkpoints.list_for(1)[0].step == 5
+        assert tx.memories.list_for(2)[0].confidence == 0.75
+        assert tx.versions.get(1).classes == ("cat", "dog")
+        assert tx.accuracies.list_all()[0].correct == 1
+        assert tx.events.list_latest(1)[0].kind == "made"
+
+
+def test_golden_rows_fill_every_table():
+    """No table is forgotten when a golden file is made."""
+    spec = importlib.util.spec_from_file_location("make_golden", Path(__file__).with_name("make_golden.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert set(module.ROWS) == set(metadata.tables)
+
+
+def test_a_backup_is_whole(tmp_path):
+    """A copy has every row, and its name says which revision it has."""
+    file = tmp_path / "adaptd.db"
+    address = f"sqlite:///{file}"
+    migrate.upgrade(address, tmp_path)
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("DELETE FROM alembic_version")
+        connection.execute("INSERT INTO alembic_version VALUES ('0000')")
+        connection.execute("INSERT INTO domains VALUES (7, 'kept', NULL, 'queued', NULL, 0, 0, '2026-01-01', '2026-01-01')")
+        connection.commit()
+    copy = migrate.backup(address, tmp_path / "backups")
+    assert copy.name.startswith("adaptd-0000-")
+    with closing(sqlite3.connect(copy)) as connection:
+        assert connection.execute("SELECT name FROM domains").fetchall() == [("kept",)]
+
+
+def test_a_future_revision_is_not_touched(address, tmp_path):
+    """An upgrade refuses what it does not know."""
+    from adaptd.store.engine import open_engine, parse_url
+
+    engine = open_engine(parse_url(address), 5, writes=True)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    engine.dispose()
+    with pytest.raises(StoreTooNew, match="9999"):
+        migrate.upgrade(address, tmp_path / "backups")
+    with pytest.raises(StoreTooNew, match="install the adaptd that wrote it"):
+        Store(address)
+
+
+def test_check_finds_damage(tmp_path):
+    """A row that points to nothing and a missing index are both named."""
+    address = f"sqlite:///{tmp_path / 'adaptd.db'}"
+    migrate.upgrade(address, tmp_path)
+    with closing(sqlite3.connect(tmp_path / "adaptd.db")) as connection:
+        connection.execute("INSERT INTO events VALUES (1, '2026-01-01', 'k', 'm', 99, NULL, NULL, '{}')")
+        connection.execute("DROP INDEX ix_episodes_state")
+        connection.commit()
+    findings = "\n".join(migrate.check(address))
+    assert "row 1 of events points to nothing in domains" in findings
+    assert "ix_episodes_state" in findings
