@@ -49,9 +49,7 @@ def load_weights(model: Classifier, weights: Path | str) -> WeightsReport:
 
 def save_classifier(model: Classifier) -> bytes:
     """The weights with the settings they belong to, as the bytes of a safetensors file."""
-    tensors = {
-        name: value.detach().clone(memory_format=torch.contiguous_format) for name, value in _state(model).items()
-    }
+    tensors = {name: value.detach().clone(memory_format=torch.contiguous_format) for name, value in _state(model).items()}
     return save(tensors, metadata={"format": FORMAT, "model": model.settings.model_dump_json()})
 
 

@@ -55,9 +55,7 @@ class Part:
         """The part in nearly equal pieces of at most IMAGES_PER_PASS."""
         count = ceil(len(self.rows) / IMAGES_PER_PASS)
         labels = self.labels.tensor_split(count) if self.labels is not None else [None] * count
-        for images, rows, own in zip(
-            self.images.tensor_split(count), self.rows.tensor_split(count), labels, strict=True
-        ):
+        for images, rows, own in zip(self.images.tensor_split(count), self.rows.tensor_split(count), labels, strict=True):
             yield Part(images, rows, own, self.constraint)
 
 
