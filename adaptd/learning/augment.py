@@ -6,6 +6,7 @@ offset, applied to the pixels; mirroring, shifting and blurring are together one
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from adaptd.settings import AugmentationSettings
 
@@ -78,4 +79,6 @@ def _resampling(size: int, shift: Tensor, mirrored: Tensor, sigma: Tensor, chose
     here = torch.arange(size, dtype=torch.float32)
     there = torch.where(mirrored[chosen, None], size - 1 - here, here) - shift[chosen, None]
     distance = there.clamp(0, size - 1)[:, :, None] - here
-    return torch.softmax(-0.5 * (distance / sigma[chosen, None, None]).square(), dim=2)
+    exponent = (distance / sigma[chosen, None, None]).square_().mul_(-0.5).clamp_min_(-40)
+    # The far tails of a Gaussian are denormal numbers, and those make a matrix product ten times slower.
+    return functional.threshold_(torch.softmax(exponent, dim=2), 1e-6, 0.0)
