@@ -10,7 +10,8 @@ AdaptdError
 ├── EpisodeError                an episode cannot start or go on
 │   ├── NothingToLearn          no source model, or too few images
 │   ├── NonFiniteSteps          too many steps in a row with NaN or infinity
-│   └── WeightsMismatch         a weights file does not fit the backbone
+│   ├── WeightsMismatch         a weights file does not fit the backbone
+│   └── WeightsUnavailable      weights cannot be read or downloaded
 ├── CheckpointError             a checkpoint is damaged or belongs to something else
 ├── StoreError                  the database
 │   ├── StoreMissing
@@ -96,6 +97,10 @@ class NonFiniteSteps(EpisodeError):
 
 class WeightsMismatch(EpisodeError):
     """A weights file does not fit the backbone."""
+
+
+class WeightsUnavailable(EpisodeError):
+    """Weights cannot be read or downloaded."""
 
 
 class CheckpointError(AdaptdError):

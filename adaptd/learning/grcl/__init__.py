@@ -1,1 +1,27 @@
 """The paper and nothing else: bank, loss, projection, memory selection, step. torch and the standard library."""
+
+from adaptd.learning.grcl.bank import Bank
+from adaptd.learning.grcl.flat import FlatParameters
+from adaptd.learning.grcl.loss import Contrast, contrastive_loss
+from adaptd.learning.grcl.memory import MemorySelection, select_memory
+from adaptd.learning.grcl.projection import Projection, project
+from adaptd.learning.grcl.pseudo_labels import PseudoLabels, class_centroids, pseudo_labels
+from adaptd.learning.grcl.step import Network, Part, Step, grcl_step
+
+__all__ = [
+    "Bank",
+    "Contrast",
+    "FlatParameters",
+    "MemorySelection",
+    "Network",
+    "Part",
+    "Projection",
+    "PseudoLabels",
+    "Step",
+    "class_centroids",
+    "contrastive_loss",
+    "grcl_step",
+    "project",
+    "pseudo_labels",
+    "select_memory",
+]

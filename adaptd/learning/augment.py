@@ -1,0 +1,84 @@
+"""Random changes of training images, a whole batch at a time. Which images are in a batch is decided elsewhere.
+
+Every image has its own parameters, and each stage is one batched matrix product: colour jitter is a 3 x 3 matrix and an
+offset, applied to the pixels; mirroring, shifting and blurring are together one matrix along x and one along y.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from adaptd.settings import AugmentationSettings
+
+_YIQ = (0.299, 0.587, 0.114), (0.596, -0.274, -0.322), (0.211, -0.523, 0.312)
+_SHARP = 1e-3
+"""A deviation, in pixels, at which a Gaussian is one pixel exactly."""
+_CHANCES = 9
+
+
+def to_float(images: Tensor) -> Tensor:
+    """Images as the network takes them, unchanged: uint8 → float in 0…1."""
+    return images.float().div_(255)
+
+
+class Augmentation:
+    """Colour jitter, mirroring, shift and blur with the strengths in the settings."""
+
+    def __init__(self, settings: AugmentationSettings) -> None:
+        self.settings = settings
+        self._to_yiq = torch.tensor(_YIQ)
+        self._from_yiq = torch.linalg.inv(self._to_yiq)
+
+    @staticmethod
+    def draw(count: int, generator: torch.Generator) -> Tensor:
+        """Chances for `count` images, [count, 9] in 0…1: all the randomness there is, so a batch may be split anywhere."""
+        return torch.rand(count, _CHANCES, generator=generator)
+
+    def __call__(self, images: Tensor, chances: Tensor) -> Tensor:
+        """uint8 [n, 3, H, W] → float [n, 3, H, W] in 0…1, each image changed by its own row of chances."""
+        coloured = self._jitter(images.float(), chances[:, :4])
+        return self._move_and_blur(coloured, chances[:, 4:])
+
+    def _jitter(self, images: Tensor, chances: Tensor) -> Tensor:
+        """Brightness, contrast about the image's mean grey, saturation, hue; clamped once."""
+        s = self.settings
+        strength = torch.tensor([s.brightness, s.contrast, s.saturation])
+        brightness, contrast, saturation = (1 + strength * (2 * chances[:, :3] - 1)).unbind(dim=1)
+        angle = 2 * torch.pi * s.hue * (2 * chances[:, 3] - 1)
+        chroma = torch.zeros(len(images), 3, 3)  # in YIQ, saturation scales the plane of I and Q, and hue turns it
+        chroma[:, 0, 0] = 1
+        chroma[:, 1, 1] = chroma[:, 2, 2] = saturation * angle.cos()
+        chroma[:, 2, 1] = saturation * angle.sin()
+        chroma[:, 1, 2] = -chroma[:, 2, 1]
+        gain = (contrast * brightness / 255)[:, None, None]
+        matrix = gain * (self._from_yiq @ chroma @ self._to_yiq)
+        pixels = images.flatten(2)
+        grey = pixels.mean(dim=2) @ self._to_yiq[0] / 255
+        offset = ((1 - contrast) * brightness * grey)[:, None, None]  # grey stays grey under hue and saturation
+        return torch.baddbmm(offset, matrix, pixels).clamp_(0, 1).view_as(images)
+
+    def _move_and_blur(self, images: Tensor, chances: Tensor) -> Tensor:
+        s = self.settings
+        height, width = images.shape[2:]
+        blurred = chances[:, 0] < s.blur_probability
+        sigma = torch.where(blurred, s.blur_sigma * (0.1 + 0.9 * chances[:, 1]), _SHARP)
+        mirrored = (chances[:, 2] < 0.5) & s.horizontal_flip
+        right, down = ((2 * chances[:, 3:] - 1) * s.shift * torch.tensor([width, height])).round().unbind(dim=1)
+        changed = (blurred | mirrored | (right != 0) | (down != 0)).nonzero().squeeze(1)
+        if len(changed):
+            along_x = _resampling(width, right, mirrored, sigma, changed)
+            along_y = _resampling(height, down, torch.zeros_like(mirrored), sigma, changed)
+            chosen = images[changed]
+            rows = torch.bmm(chosen.flatten(1, 2), along_x.mT).view_as(chosen)
+            images[changed] = along_y[:, None] @ rows
+        return images
+
+
+def _resampling(size: int, shift: Tensor, mirrored: Tensor, sigma: Tensor, chosen: Tensor) -> Tensor:
+    """Matrices [n, size, size] whose row i weighs the pixels that output pixel i is made of; edges repeat."""
+    here = torch.arange(size, dtype=torch.float32)
+    there = torch.where(mirrored[chosen, None], size - 1 - here, here) - shift[chosen, None]
+    distance = there.clamp(0, size - 1)[:, :, None] - here
+    exponent = (distance / sigma[chosen, None, None]).square_().mul_(-0.5).clamp_min_(-40)
+    # The far tails of a Gaussian are denormal numbers, and those make a matrix product ten times slower.
+    return functional.threshold_(torch.softmax(exponent, dim=2), 1e-6, 0.0)

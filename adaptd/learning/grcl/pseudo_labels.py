@@ -1,0 +1,64 @@
+"""Classes for an unlabelled domain: k-means in the encoder's feature space, seeded so that cluster c *is* class c.
+
+Choosing which of the images to keep is `memory`'s business.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+SHARPNESS = 10.0
+"""Factor on cosines before the softmax that turns them into a confidence. It orders images by their lead over the
+runner-up cluster, and stays clear of 1.0 in float64."""
+
+
+@dataclass(frozen=True, slots=True)
+class PseudoLabels:
+    """For each image its class [n] and how sure that is [n], in (0, 1). Row i belongs to the i-th feature given."""
+
+    labels: Tensor
+    confidence: Tensor
+
+
+def class_centroids(features: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """Unit mean of the features of each class, [classes, d]; zeros for a class nobody is in."""
+    members = functional.one_hot(labels, classes).to(features.dtype)
+    return functional.normalize(members.T @ features, dim=1)
+
+
+def pseudo_labels(features: Tensor, predicted: Tensor, source_centroids: Tensor, iterations: int = 100) -> PseudoLabels:
+    """Cluster a domain's images; deterministic.
+
+    Args:
+        features: [n, d] encoder features; normalised here.
+        predicted: [n] the classifier's class for each image; their centroids are the seeds.
+        source_centroids: [classes, d] seeds for classes that no image is predicted as.
+        iterations: at most this many rounds; it mostly settles long before.
+    """
+    x = functional.normalize(features, dim=1)
+    classes = len(source_centroids)
+    centroids = _or_else(class_centroids(x, predicted, classes), source_centroids)
+    labels = _nearest(x, centroids).argmax(dim=1)
+    for _ in range(iterations):
+        centroids = _or_else(class_centroids(x, labels, classes), centroids)
+        moved = _nearest(x, centroids).argmax(dim=1)
+        if torch.equal(moved, labels):
+            break
+        labels = moved
+    similarity = _nearest(x, centroids).double()
+    confidence = functional.softmax(SHARPNESS * similarity, dim=1).gather(1, labels[:, None]).squeeze(1)
+    return PseudoLabels(labels, confidence)
+
+
+def _or_else(centroids: Tensor, fallback: Tensor) -> Tensor:
+    """An empty cluster keeps the centroid it had."""
+    empty = (centroids == 0).all(dim=1, keepdim=True)
+    return torch.where(empty, fallback, centroids)
+
+
+def _nearest(x: Tensor, centroids: Tensor) -> Tensor:
+    """Cosine to every centroid, [n, classes]; a class that has none anywhere attracts nobody."""
+    absent = (centroids == 0).all(dim=1)
+    return (x @ centroids.T).masked_fill(absent, -torch.inf)
