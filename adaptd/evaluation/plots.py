@@ -28,7 +28,7 @@ def plot_matrix(matrix: Matrix, target: Path, title: str = "") -> None:
     many = len(matrix.domains) > 12
     cell = 0.36 if many else 0.62
     map_width = 1.4 + cell * max(len(matrix.domains), 3)
-    height = max(4.0, 1.8 + cell * len(matrix.rows))
+    height = max(3.4, 1.8 + cell * len(matrix.rows))
     figure = _new_figure(map_width + 6.6, height)
     heat_map, evolution = figure.subplots(1, 2, width_ratios=(map_width, 6.6))
     _draw_heat_map(heat_map, matrix, font_size=6.5 if many else 9, digits=0 if many else 1)
@@ -77,7 +77,9 @@ def _draw_cell(axes: "Axes", at: tuple[int, int], entry: Entry | None, font_size
     if entry.kind is AccuracyKind.ESTIMATED:
         axes.add_patch(Rectangle(corner, 1, 1, fill=False, hatch="////", edgecolor=ink, alpha=0.25, linewidth=0))
         text = "~" + text
-    axes.text(*at, text, ha="center", va="center", color=ink, fontsize=font_size)
+    # The patch behind the number keeps the hatching away from it, so that a tilde is not read as a minus.
+    patch = {"facecolor": face, "edgecolor": "none", "pad": 1.0}
+    axes.text(*at, text, ha="center", va="center", color=ink, fontsize=font_size, bbox=patch)
 
 
 def _draw_evolution(axes: "Axes", matrix: Matrix) -> None:
@@ -134,7 +136,8 @@ def _draw_bars(axes: "Axes", values: Mapping[str, Sequence[float]]) -> None:
         axes.annotate(
             f"{height:.1f}", (number, beyond), offset, textcoords="offset points", ha="center", va=side, fontsize=8
         )
-    axes.set_xticks(range(len(values)), [_short(method) for method in values], rotation=90, fontsize=8)
+    axes.set_xticks(range(len(values)), list(values), rotation=90, fontsize=8)
+    axes.set_xlim(-0.6, len(values) - 0.4)
     axes.axhline(0, color="black", linewidth=0.8)
     axes.margins(y=0.15)
     axes.spines[["top", "right"]].set_visible(False)
@@ -156,7 +159,9 @@ def _style_of_many(j: int, domains: int) -> dict[str, Any]:
 def _finish_lines(axes: "Axes") -> None:
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
 
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    low, high = axes.get_xlim()
+    axes.set_xlim(min(low, math.floor(low + 0.5) - 0.3), max(high, math.ceil(high - 0.5) + 0.3))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.grid(axis="y", color="#e0e0e0", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
