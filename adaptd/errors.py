@@ -21,6 +21,7 @@ AdaptdError
 │   ├── StoreBusy
 │   ├── StoreConflict           a row that must be unique, or must exist, is not
 │   └── StoreUnreachable        cannot be opened or written: permission, disk, network
+├── ProjectBusy                 another process works on the project
 ├── PublishError                a version cannot be exported, proven or published
 └── ServingError                a request or the server
 
@@ -137,6 +138,10 @@ class StoreConflict(StoreError):
 
 class StoreUnreachable(StoreError):
     """The database cannot be opened or written."""
+
+
+class ProjectBusy(AdaptdError):
+    """Another process is working on the project."""
 
 
 class PublishError(AdaptdError):

@@ -43,6 +43,9 @@ class ModelSettings(Section):
     image_size: Annotated[int, Field(ge=8, le=1024)] = Field(224, description="images are worked on at this many pixels, squared")
     mean: tuple[float, float, float] = Field((0.485, 0.456, 0.406), description="normalisation mean of red, green, blue in 0…1")
     std: tuple[Positive, Positive, Positive] = Field((0.229, 0.224, 0.225), description="normalisation deviation, likewise")
+    weights: str = Field(
+        "", description="safetensors file, or `torchvision`, that the source training starts from; empty: random"
+    )
     projector_hidden: Count = Field(2048, description="hidden width of the projector q")
     projector_output: Count = Field(128, description="length of the vectors in the bank")
 

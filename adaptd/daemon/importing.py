@@ -7,7 +7,7 @@ any two of these goes on when the same folder is imported again.
 import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adaptd.config import Project
@@ -42,6 +42,10 @@ class Importer:
     store: Store
     progress: ShowProgress | None = None
 
+    def showing(self, progress: ShowProgress) -> "Importer":
+        """The same, telling how many files are done."""
+        return replace(self, progress=progress)
+
     def import_source(self, folder: Path) -> Imported:
         """A labelled folder, one sub-folder a class; splits off a test set unless it brings `_test/`."""
         listing = list_source(folder)
@@ -59,7 +63,7 @@ class Importer:
                 raise FolderUnusable(
                     f"{folder} has usable training images of fewer than two classes; see which files were rejected"
                 )
-            return self._record(_Drop(SOURCE, SUPERVISED, draft, listing.strays, train, test), classes)
+            return self._record(_Drop(SOURCE, SUPERVISED, draft, listing.strays, train, test, classes))
 
     def import_domain(self, folder: Path, name: str, test_folder: Path | None = None) -> Imported:
         """An unlabelled folder, with a labelled test set in `_test/` or beside it."""
@@ -84,7 +88,7 @@ class Importer:
                     f"{folder} has {len(train)} usable images, fewer than intake.minimum_images = {least}{rejected}"
                 )
             method = self.project.settings.method.name
-            return self._record(_Drop(name, method, draft, listing.strays, train, test), classes)
+            return self._record(_Drop(name, method, draft, listing.strays, train, test, classes))
 
     def find_unfinished(self, name: str) -> Episode | None:
         """The episode of a domain that was queued or interrupted."""
@@ -106,7 +110,7 @@ class Importer:
         files = (*listing.test, *listing.train)
         return decode_files(files, Layout(self.project.state).caches, Preprocessing(size), limits, self.progress)
 
-    def _record(self, drop: "_Drop", classes: tuple[str, ...]) -> Imported:
+    def _record(self, drop: "_Drop") -> Imported:
         with self.store.writing() as tx:
             domain = tx.domains.find(drop.name) or tx.domains.add(drop.name, DomainState.ARRIVING)
             batch = _open_batch(tx, domain)
@@ -116,7 +120,8 @@ class Importer:
             mine = {image.sha256: image.id for image in tx.images.list_for(domain.id) if image.batch == batch}
         layout = Layout(self.project.state)
         train, test = (
-            self._seal(drop.draft, images, mine, layout.cache(domain.id, batch, split), classes) for split, images in drop.parts
+            self._seal(drop.draft, images, mine, layout.cache(domain.id, batch, split), drop.classes)
+            for split, images in drop.parts
         )
         if not train:
             self._close_empty(domain)
@@ -143,6 +148,7 @@ class Importer:
             tx.quarantine.add(domain.id, file.name, "no-class", "stands outside of any class folder", str(file.path))
         tx.domains.set_state(domain.id, DomainState.QUEUED)
         config = settings.model_dump(mode="json")
+        config["model"]["classes"] = list(drop.classes)
         episode = tx.episodes.add(NewEpisode(domain.id, drop.method, settings.training.seed, config, settings.hash, batch))
         message = f"{domain.name}: {len(draft.images)} images accepted, {len(draft.rejected) + len(drop.strays)} set aside"
         tx.events.add("domain-queued", message, domain_id=domain.id, episode_id=episode.id, duplicates=len(draft.duplicates))
@@ -163,6 +169,7 @@ class _Drop:
     strays: tuple[Found, ...]
     train: Sequence[Decoded]
     test: Sequence[Decoded]
+    classes: tuple[str, ...]
 
     @property
     def parts(self) -> tuple[tuple[Split, Sequence[Decoded]], ...]:

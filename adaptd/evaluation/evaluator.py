@@ -27,8 +27,8 @@ def predict(model: nn.Module, images: ImageSet, batch_size: int) -> NDArray[np.f
     """Logits, float32 [n, classes], row for row of `images`.
 
     Args:
-        model: maps float images in 0 … 1, [B, 3, H, W], to logits. It answers in eval mode, on its own device, and every
-            part of it is put back into the mode it came in.
+        model: maps float images in 0 … 1, [B, 3, H, W], to logits. It answers in eval mode, on its own device, and
+            every part of it is put back into the mode it came in.
         images: read in batches, so that a memory map never has to be in memory as a whole.
         batch_size: of the forward passes.
     """

@@ -5,7 +5,7 @@ from statistics import NormalDist
 
 
 def wilson(correct: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's score interval for `correct` of `n`: (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n).
+    """Wilson's score interval for `correct` of `n`: (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n).
 
     It stays within 0 … 1 and keeps its level for few images and for accuracies near 1, where the usual p ± z·se fails.
     """

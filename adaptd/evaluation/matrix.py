@@ -1,4 +1,4 @@
-"""R with its provenance: what is known of each domain after each episode, and how. Standard library only: `status` uses it.
+"""R with its provenance: what is known of each domain after each episode, and how. Standard library only, for `status`.
 
 The metrics over it are in `metrics`; finding the accuracies is `evaluator`'s.
 """

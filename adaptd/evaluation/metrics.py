@@ -3,8 +3,8 @@
 Symbols: R[t, j] accuracy on domain j after row t; T the last row; N the number of target domains; f(j) the row of the
 *first* episode that adapted to domain j, f(0) = 0. With one episode a domain, as in the paper, f(j) = j and T = N.
 
-Why the first: it is what the domain was worth when it was promised to be kept. A second batch of a domain adds a row but
-does not move this mark, so it can neither hide what was lost before nor change a number that was already reported.
+Why the first: it is what the domain was worth when it was promised to be kept. A second batch of a domain adds a row
+but does not move this mark, so it can neither hide what was lost before nor change a number already reported.
 
 Measured and estimated are never mixed in a difference: if the two sides are known in different ways, there is none.
 A mean over domains may span both; how many entries of R are of which kind is told beside it.
@@ -49,7 +49,10 @@ def summarize(R: Matrix) -> Metrics:
 
 
 def acc(R: Matrix) -> float | None:
-    """ACC = 1/(N+1) Σ_{j=0}^{N} R[T, j], the mean over all domains. (The paper divides these N+1 terms by N: erratum.)"""
+    """ACC = 1/(N+1) Σ_{j=0}^{N} R[T, j], the mean over all domains.
+
+    The paper divides these N+1 terms by N, which is an erratum.
+    """
     return _mean(_value(entry) for entry in R.last)
 
 
@@ -59,9 +62,9 @@ def acc_targets(R: Matrix) -> float | None:
 
 
 def bwt(R: Matrix) -> float | None:
-    """BWT = mean of R[T, j] − R[f(j), j] over the targets with f(j) < T; None for N < 2.
+    """BWT = mean of R[T, j] - R[f(j), j] over the targets with f(j) < T; None for N < 2.
 
-    With one episode a domain this is the paper's 1/(N−1) Σ_{t=1}^{N−1} (R[N, t] − R[t, t]): the newest domain, whose
+    With one episode a domain this is the paper's 1/(N-1) Σ_{t=1}^{N-1} (R[N, t] - R[t, t]): the newest domain, whose
     difference is 0 by construction, does not count. Below 0: what was learnt later harmed what was learnt before.
     """
     T = len(R.rows) - 1
@@ -71,7 +74,7 @@ def bwt(R: Matrix) -> float | None:
 
 
 def fwt(R: Matrix) -> float | None:
-    """FWT = 1/(N−1) Σ_{j=2}^{N} (R[f(j)−1, j] − R[0, j]); None for N < 2.
+    """FWT = 1/(N-1) Σ_{j=2}^{N} (R[f(j)-1, j] - R[0, j]); None for N < 2.
 
     How much earlier targets helped with a domain before it was adapted to. The baseline is the source model where
     Lopez-Paz and Ranzato take a random one; the first target, whose difference is 0 by construction, does not count.
@@ -81,7 +84,7 @@ def fwt(R: Matrix) -> float | None:
 
 
 def forgetting(R: Matrix) -> dict[str, float | None]:
-    """F_j = max_{f(j) ≤ t < T} R[t, j] − R[T, j], of each domain, the source too; None for one adapted to in row T.
+    """F_j = max_{f(j) ≤ t < T} R[t, j] - R[T, j], of each domain, the source too; None for one adapted to in row T.
 
     Above 0: the domain was once better than it is today. Below 0: it was never as good.
     """

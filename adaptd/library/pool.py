@@ -27,6 +27,7 @@ Answer = dict[str, Any]
 # that a worker never waits for the parent while the parent waits for it.
 _AHEAD = 16
 _MAX_FAILED_STARTS = 3
+_KEPT_VARIABLES = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
 
 
 def worker_count(files: int) -> int:
@@ -46,8 +47,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            # Threads of numerical libraries would only reserve address space that the limit then counts.
-            env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+            env=_environment(),
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -82,6 +82,13 @@ class _Worker:
         self.output.close()
         self._process.kill()
         return self._process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """Only what an interpreter needs: tokens and database passwords are no business of a decoder."""
+    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    # Threads of numerical libraries would only reserve address space that the limit then counts.
+    return kept | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 class _Pool:

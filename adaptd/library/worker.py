@@ -43,7 +43,9 @@ def _confine(limits: Limits) -> int:
     allowed = own_bytes + limits.memory_bytes
     resource.setrlimit(resource.RLIMIT_AS, (allowed, allowed))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # A signal to the whole group is for the parent to act on; a worker ends when its input does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     answers = os.dup(1)
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)

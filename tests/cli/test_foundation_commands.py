@@ -101,7 +101,7 @@ class TestStatus:
     def test_an_empty_project(self, adaptd, project):
         """Valid, stopped, nothing there; and a person is told what to do next."""
         document = read_status(adaptd, project)
-        assert document["daemon"] == {"running": False, "pid": None, "state": "stopped", "warnings": []}
+        assert document["daemon"] == {"running": False, "pid": None, "command": None, "state": "stopped", "warnings": []}
         assert (document["queue"], document["episode"], document["served"]) == ([], None, None)
         assert "drop a folder" in adaptd("--project", project, "status").stdout
 
@@ -126,7 +126,7 @@ class TestStatus:
     def test_a_running_daemon_is_seen_by_its_lock(self, adaptd, project):
         """The lock, not the file, says that a daemon runs."""
         lock = project / "state" / "daemon.lock"
-        lock.write_text("4711")
+        lock.write_text("4711 run")
         assert adaptd("--project", project, "status", "--exit-code").returncode == 3
         with lock.open() as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
