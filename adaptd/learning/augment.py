@@ -81,4 +81,4 @@ def _resampling(size: int, shift: Tensor, mirrored: Tensor, sigma: Tensor, chose
     distance = there.clamp(0, size - 1)[:, :, None] - here
     exponent = (distance / sigma[chosen, None, None]).square_().mul_(-0.5).clamp_min_(-40)
     # The far tails of a Gaussian are denormal numbers, and those make a matrix product ten times slower.
-    return functional.threshold_(torch.softmax(exponent, dim=2), 1e-6, 0.0)
+    return functional.threshold(torch.softmax(exponent, dim=2), 1e-6, 0.0, inplace=True)

@@ -1,0 +1,142 @@
+"""What an episode learns from, and which of it is in which batch. Nothing here keeps random state: a step number is enough."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from adaptd.errors import NothingToLearn
+from adaptd.learning.augment import Augmentation, to_float
+from adaptd.learning.seeding import generator
+from adaptd.library.imageset import ImageSet
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeData:
+    """The labelled source, the memories of past domains with pseudo-labels, and the new domain, without labels.
+
+    The bank holds one row for each image, in this order: source, memories, target.
+    """
+
+    source: ImageSet
+    memories: tuple[ImageSet, ...] = ()
+    target: ImageSet | None = None
+
+    def __post_init__(self) -> None:
+        if any(known.labels is None for known in (self.source, *self.memories)):
+            raise NothingToLearn("the source and every memory need a label for each image")
+        if not len(self.source) or (self.target is not None and not len(self.target)):
+            raise NothingToLearn("there are no images: an episode needs a source and, to adapt, a target domain")
+        if self.target is not None:  # whatever is known about the target, a method must not see it
+            object.__setattr__(self, "target", self.target.unlabelled())
+
+    def first_row(self, position: int) -> int:
+        """The bank row at which the source (0), memory i (i + 1) or the target (last) begins."""
+        return sum(map(len, (self.source, *self.memories)[:position]))
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Where one part of every batch is drawn from.
+
+    Args:
+        name: the part's name in reports.
+        sets: drawn from as if they were one.
+        first_row: the bank row of its first image.
+        share: images in a batch; all there are if the pool is smaller.
+    """
+
+    name: str
+    sets: tuple[ImageSet, ...]
+    first_row: int
+    share: int
+
+    def __len__(self) -> int:
+        return sum(map(len, self.sets))
+
+    @property
+    def slices(self) -> int:
+        """Batches in one pass: nearly equal slices of at most `share`, and of two images at least, for BatchNorm's sake."""
+        return max(1, min(ceil(len(self) / self.share), len(self) // 2))
+
+    def read(self, indices: NDArray[np.int64], pixels: NDArray[np.uint8]) -> Tensor | None:
+        """Copy the images into `pixels`; their labels."""
+        labels = np.zeros(len(indices), dtype=np.int64)
+        first = 0
+        for images in self.sets:
+            here = ((indices >= first) & (indices < first + len(images))).nonzero()[0]
+            pixels[here] = images.pixels[indices[here] - first]
+            if images.labels is not None:
+                labels[here] = images.labels[indices[here] - first]
+            first += len(images)
+        return None if self.sets[0].labels is None else torch.from_numpy(labels)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPart:
+    """The images of one pool in a batch. Labels are None for the target."""
+
+    name: str
+    images: Tensor
+    rows: Tensor
+    labels: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One step's images, augmented: all of them, and by part (views of the same). `steps` is the length of the episode."""
+
+    images: Tensor
+    rows: Tensor
+    parts: tuple[BatchPart, ...]
+    step: int
+    steps: int
+    seed: int
+
+    def chance(self, purpose: str) -> torch.Generator:
+        """A generator for what the method draws in this step."""
+        return generator(self.seed, purpose, self.step)
+
+
+class Batches:
+    """Batch number i of an episode, for any i. The last pool sets the pace: its passes are the epochs."""
+
+    def __init__(self, pools: Sequence[Pool], epochs: int, seed: int, augmentation: Augmentation | None) -> None:
+        self.pools = tuple(pools)
+        self.steps = epochs * self.pools[-1].slices if self.pools else 0
+        self._seed = seed
+        self._augmentation = augmentation
+        self._orders: dict[str, tuple[int, Tensor]] = {}
+
+    def __getitem__(self, step: int) -> Batch:
+        """Read, augment and cut the batch of a step."""
+        chosen = [self._indices(pool, step) for pool in self.pools]
+        sizes = [len(indices) for indices in chosen]
+        pixels = np.empty((sum(sizes), *self.pools[0].sets[0].pixels.shape[1:]), dtype=np.uint8)
+        ends = np.cumsum(sizes)[:-1]
+        labels = [
+            pool.read(indices.numpy(), into)
+            for pool, indices, into in zip(self.pools, chosen, np.split(pixels, ends), strict=True)
+        ]
+        images = self._augmented(torch.from_numpy(pixels), step)
+        rows = [pool.first_row + indices for pool, indices in zip(self.pools, chosen, strict=True)]
+        views = images.tensor_split(ends.tolist())
+        parts = tuple(map(BatchPart, [pool.name for pool in self.pools], views, rows, labels))
+        return Batch(images, torch.cat(rows), parts, step, self.steps, self._seed)
+
+    def _indices(self, pool: Pool, step: int) -> Tensor:
+        """The images of this step: a slice of one permutation drawn from (seed, pool, pass)."""
+        number, position = divmod(step, pool.slices)
+        if self._orders.get(pool.name, (None,))[0] != number:
+            order = torch.randperm(len(pool), generator=generator(self._seed, "order", pool.name, number))
+            self._orders[pool.name] = number, order
+        return self._orders[pool.name][1].tensor_split(pool.slices)[position]
+
+    def _augmented(self, pixels: Tensor, step: int) -> Tensor:
+        if self._augmentation is None:
+            return to_float(pixels)
+        return self._augmentation(pixels, self._augmentation.draw(len(pixels), generator(self._seed, "augment", step)))

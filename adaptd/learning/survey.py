@@ -1,0 +1,96 @@
+"""A model's view of whole image sets, without augmentation and without leaving a trace in the model."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from adaptd.learning.augment import to_float
+from adaptd.learning.backbones import Classifier
+from adaptd.learning.batches import EpisodeData
+from adaptd.library.imageset import ImageSet
+
+IMAGES_PER_PASS = 128
+
+
+@contextmanager
+def training_mode(model: nn.Module, *, on: bool) -> Iterator[None]:
+    """Put every module into training or evaluation mode, and afterwards back into its own."""
+    before = [(module, module.training) for module in model.modules()]
+    model.train(on)
+    try:
+        yield
+    finally:
+        for module, mode in before:
+            module.training = mode
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What the model makes of each image of a set.
+
+    Args:
+        logits: [n, classes].
+        keys: [n, d] unit projections, for the bank.
+        features: [n, features]; kept only for unlabelled sets, which are clustered.
+        centroids: [classes, features] unit class means; only for labelled sets.
+        cross_entropy: the mean over the set; only for labelled sets.
+    """
+
+    logits: Tensor
+    keys: Tensor
+    features: Tensor | None
+    centroids: Tensor | None
+    cross_entropy: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Surveys:
+    """Surveys of everything an episode learns from."""
+
+    source: Survey
+    memories: tuple[Survey, ...]
+    target: Survey | None
+
+    def keys(self) -> Tensor:
+        """The rows of a new bank."""
+        every = (self.source, *self.memories, self.target)
+        return torch.cat([survey.keys for survey in every if survey is not None])
+
+
+def survey_all(model: Classifier, data: EpisodeData) -> Surveys:
+    """One forward pass over source, memories and target."""
+    return Surveys(
+        survey(model, data.source),
+        tuple(survey(model, memory) for memory in data.memories),
+        survey(model, data.target) if data.target is not None else None,
+    )
+
+
+def survey(model: Classifier, images: ImageSet) -> Survey:
+    """One forward pass over a set, in evaluation mode."""
+    classes = len(model.settings.classes)
+    labels = None if images.labels is None else torch.from_numpy(np.ascontiguousarray(images.labels))
+    logits, keys, features = [], [], []
+    sums = torch.zeros(())
+    with torch.no_grad(), training_mode(model, on=False):
+        for start in range(0, len(images), IMAGES_PER_PASS):
+            piece = slice(start, start + IMAGES_PER_PASS)
+            encoded = model.encode(to_float(torch.from_numpy(np.array(images.pixels[piece]))))
+            logits.append(model.classify(encoded))
+            keys.append(model.project(encoded))
+            if labels is None:
+                features.append(encoded)
+            else:  # sums, not features: a source may be large
+                members = functional.one_hot(labels[piece], classes).float()
+                sums = sums + members.T @ functional.normalize(encoded, dim=1)
+    every = torch.cat(logits) if logits else torch.zeros(0, classes)
+    projected = torch.cat(keys) if keys else torch.zeros(0, model.settings.projector_output)
+    if labels is None:
+        return Survey(every, projected, torch.cat(features), None, None)
+    entropy = functional.cross_entropy(every.double(), labels).item() if len(images) else None
+    return Survey(every, projected, None, functional.normalize(sums, dim=1) if len(images) else None, entropy)
