@@ -13,9 +13,10 @@ from adaptd.evaluation.metrics import summarize
 from adaptd.learning.backbones import Classifier, build_classifier
 from adaptd.learning.batches import EpisodeData
 from adaptd.learning.grcl import MemorySelection
-from adaptd.learning.loop import Episode, Outcome
+from adaptd.learning.loop import Episode
 from adaptd.learning.methods.registry import create_method
 from adaptd.learning.plan import Plan
+from adaptd.learning.reports import Outcome
 from adaptd.learning.weights import load_classifier, load_weights, save_classifier
 from adaptd.library.cache import take
 from adaptd.library.imageset import ImageSet
@@ -35,9 +36,7 @@ def train_source(recipe: Recipe, settings: Settings, path: Path, show: ShowStep)
         return
     model = _fresh(recipe, settings)
     _train(
-        Episode(
-            model, create_method("supervised", settings.method), EpisodeData(recipe.domains[0].train), Plan.for_source(settings)
-        ),
+        Episode(model, create_method("supervised"), EpisodeData(recipe.domains[0].train), Plan.for_source(settings)),
         "source",
         show,
     )
@@ -56,7 +55,7 @@ def run_cell(recipe: Recipe, settings: Settings, method: str, source: Path, show
     episodes: list[dict[str, Any]] = []
     for domain in recipe.domains[1:]:
         data = EpisodeData(recipe.domains[0].train, tuple(memories), domain.train.unlabelled())
-        episode = Episode(model, create_method(method, settings.method), data, Plan.for_adaptation(settings))
+        episode = Episode(model, create_method(method), data, Plan.for_adaptation(settings))
         outcome = _train(episode, domain.name, show)
         if outcome.memory is not None:
             memories.append(_remember(domain, outcome.memory))
@@ -73,7 +72,7 @@ def _run_oracle(recipe: Recipe, settings: Settings, show: ShowStep) -> dict[str,
         np.concatenate([part.pixels for part in parts]),
         np.concatenate([part.labels for part in parts if part.labels is not None]),
     )
-    method = create_method("supervised", settings.method)
+    method = create_method("supervised")
     outcome = _train(Episode(model, method, EpisodeData(everything), Plan.for_source(settings)), ORACLE, show)
     unknown: tuple[Entry | None, ...] = (None,) * len(recipe.domains)
     rows = [*[unknown] * (len(recipe.domains) - 1), _measure(model, recipe, settings)]
@@ -109,7 +108,7 @@ def _purity(domain: BenchDomain, memory: MemorySelection | None) -> float | None
     if memory is None or domain.train.labels is None:
         return None
     truth = take(domain.train, memory.ids.tolist()).labels
-    return float((truth == memory.labels.numpy()).mean())
+    return float(np.mean(truth == memory.labels.numpy()))
 
 
 def _summary(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from adaptd.config import Project
     from adaptd.daemon.episode import Finished
     from adaptd.daemon.importing import Imported, Importer
-    from adaptd.learning.loop import StepReport
+    from adaptd.learning.reports import StepReport
     from adaptd.store import Store
 
 app = typer.Typer(help="The labelled source: episode 0.", no_args_is_help=True)

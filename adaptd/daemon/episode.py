@@ -23,9 +23,9 @@ from adaptd.errors import CheckpointError, EpisodeError
 from adaptd.learning.backbones import Classifier, build_classifier
 from adaptd.learning.checkpoint import read_checkpoint, write_checkpoint
 from adaptd.learning.loop import Episode as Training
-from adaptd.learning.loop import Outcome, StepReport
 from adaptd.learning.methods.registry import create_method
 from adaptd.learning.plan import Plan
+from adaptd.learning.reports import Outcome, StepReport
 from adaptd.learning.weights import load_classifier, load_weights, save_classifier
 from adaptd.library.cache import write_cache
 from adaptd.machine import boot_id
@@ -82,7 +82,7 @@ class EpisodeRunner:
         model = self._start_model(parent)
         is_source = self._episode.method == SUPERVISED
         plan = Plan.for_source(self._settings) if is_source else Plan.for_adaptation(self._settings)
-        method = create_method(self._episode.method, self._settings.method)
+        method = create_method(self._episode.method)
         training = Training(model, method, materials.open_data(), plan)
         self._resume(training)
         self._train(training)
