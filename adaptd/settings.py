@@ -70,7 +70,7 @@ class SourceSettings(Section):
         0.2, description="share of each class held out as test set, when the folder brings no _test/"
     )
     epochs: Count = Field(30, description="passes over the source")
-    batch_size: Count = Field(128, description="images in a step")
+    batch_size: Count = Field(64, description="images in a step")
     optimizer: Literal["sgd", "adamw"] = Field("adamw", description="update rule")
     learning_rate: Positive = Field(0.001, description="peak rate; warms up over the first 5 % and decays as a cosine")
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.9, description="for sgd")
@@ -216,3 +216,14 @@ class Settings(Section):
     def hash(self) -> str:
         """SHA-256 of the resolved values, stored with every episode."""
         return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+
+
+LENET_SETTINGS: dict[str, object] = {
+    "model.image_size": 32,
+    "model.mean": (0.5, 0.5, 0.5),
+    "model.std": (0.5, 0.5, 0.5),
+    "augmentation.horizontal_flip": False,
+    "augmentation.shift": 0.1,
+    "source.learning_rate": 0.002,
+}
+"""What goes with a LeNet: digits are small, a mirrored digit is another symbol, and a small network learns faster."""

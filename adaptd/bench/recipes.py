@@ -14,6 +14,7 @@ from adaptd.library.draft import ShowProgress, decode_files
 from adaptd.library.folders import TEST_FOLDER, Found, list_domain, list_source, split_by_class
 from adaptd.library.imageset import ImageSet
 from adaptd.library.preprocessing import Limits, Preprocessing
+from adaptd.settings import LENET_SETTINGS
 
 DATA_VARIABLE = "ADAPTD_BENCH_DATA"
 DEFAULT_DATA = Path("../shared/data")
@@ -58,13 +59,7 @@ def data_folder(given: Path | None) -> Path:
 
 def load_digits(data: Path, domains: Sequence[str] = DIGITS) -> Recipe:
     """Digits: SynNum → MNIST → MNIST-M → USPS → SVHN, from .npz archives."""
-    settings = {
-        "model.backbone": "lenet",
-        "model.image_size": 32,
-        "model.mean": (0.5, 0.5, 0.5),
-        "model.std": (0.5, 0.5, 0.5),
-        "augmentation.horizontal_flip": False,
-    }
+    settings = {"model.backbone": "lenet", **LENET_SETTINGS}
     loaded = tuple(_load_archive(data / "digits" / f"{name}.npz", name) for name in domains)
     return Recipe("digits", loaded, tuple(str(digit) for digit in range(10)), settings, DIGITS_CAVEATS)
 

@@ -33,9 +33,7 @@ def demo(
     for target in targets:
         _run(*inside, "adapt", folder / "pictures" / target)
     _run(*inside, "matrix", "--plot", folder / "matrix.png")
-    typer.echo(
-        f"\nEverything is in {folder}: the pictures, the project, and a plot of R. Look around: adaptd --project {folder}/shop status"
-    )
+    typer.echo(f"\nThe pictures, the project and a plot of R are in {folder}. Look around: adaptd --project {folder}/shop status")
 
 
 def _write_data(folder: Path) -> tuple[str, ...]:
