@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adaptd.config import CONFIG_FILE, Project, load_project, parse_settings, render_toml
 from adaptd.errors import ConfigError
-from adaptd.settings import LENET_SETTINGS
 
 if TYPE_CHECKING:
+    from adaptd.config import Project
     from adaptd.store import Store
 
 
-def open_project(context: typer.Context, overrides: Mapping[str, Any] | None = None) -> Project:
+def open_project(context: typer.Context, overrides: Mapping[str, Any] | None = None) -> "Project":
     """The project named by --project or found above the working directory."""
+    from adaptd.config import load_project
+
     return load_project(context.obj, overrides=overrides)
 
 
 @contextmanager
-def open_store(project: Project) -> Iterator["Store"]:
+def open_store(project: "Project") -> Iterator["Store"]:
     """The project's store, closed at the end."""
     from adaptd.store import Store
 
@@ -30,7 +31,7 @@ def open_store(project: Project) -> Iterator["Store"]:
         yield store
 
 
-def backups(project: Project) -> Path:
+def backups(project: "Project") -> Path:
     """Where copies of the database go."""
     return project.state / "backups"
 
@@ -49,6 +50,9 @@ def init(
     ] = "",
 ) -> None:
     """Make a project folder: adaptd.toml, inbox/, models/, state/ and an empty database."""
+    from adaptd.config import CONFIG_FILE, Project, parse_settings, render_toml
+    from adaptd.settings import LENET_SETTINGS
+
     if (folder / CONFIG_FILE).exists():
         raise ConfigError(f"{folder} is a project already: edit {folder / CONFIG_FILE}, or choose another folder")
     values: dict[str, Any] = {
