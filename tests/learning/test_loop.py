@@ -44,7 +44,7 @@ RESUMED = [
     ("grcl", {"momentum": 0.9, "weight_decay": 0.01}),
     ("grcl", {"optimizer": "adamw", "learning_rate": 0.001}),
     ("contrastive+source+memory", {"momentum": 0.9}),
-    ("contrastive+sdc", {"threads": 2}),
+    ("contrastive+sdc", {"threads": 2, "epochs": 1}),
     ("supervised", {}),
 ]
 
