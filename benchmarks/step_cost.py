@@ -1,6 +1,6 @@
 """What a GRCL step costs: against one multitask step, and against the bare passes it cannot do without.
 
-    python -m benchmarks.step_cost [--seconds 60] [--out benchmarks/out/step_cost.json]
+    python -m benchmarks.step_cost [--seconds 60] [--threads 0] [--out benchmarks/out/step_cost.json]
 
 All three take turns on the same batches (A B C A B C …), so a noisy machine disturbs them alike. GRCL and multitask are
 whole episodes, from reading images to new weights, as in `adaptd adapt`.
@@ -35,7 +35,7 @@ BATCH = 256  # 64 source + 64 memory + 128 target
 GOALS = {"grcl / multitask": 1.35, "projection / grcl": 0.15}
 
 
-def episode(method: str, backbone: str, size: int) -> Episode:
+def episode(method: str, backbone: str, size: int, threads: int) -> Episode:
     """An episode on random images, long enough never to end here."""
     rng = np.random.default_rng(0)
 
@@ -44,9 +44,11 @@ def episode(method: str, backbone: str, size: int) -> Episode:
         return ImageSet(np.arange(first, first + count), pixels, rng.integers(0, 10, count))
 
     model = ModelSettings(backbone=backbone, image_size=size, classes=tuple("0123456789"))
-    settings = Settings(model=model, training=TrainingSettings(epochs=1000, batch_size=BATCH, learning_rate=1e-4))
+    training = TrainingSettings(epochs=1000, batch_size=BATCH, learning_rate=1e-4, threads=threads)
     data = EpisodeData(images(256, 0), (images(256, 1000),), images(512, 2000))
-    return Episode(build_classifier(model), create_method(method), data, Plan.for_adaptation(settings))
+    return Episode(
+        build_classifier(model), create_method(method), data, Plan.for_adaptation(Settings(model=model, training=training))
+    )
 
 
 def bare_passes(model: Classifier, batch: Batch, contrast: Contrast) -> None:
@@ -68,9 +70,9 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def measure(backbone: str, size: int, seconds: float) -> dict[str, Any]:
+def measure(backbone: str, size: int, seconds: float, threads: int) -> dict[str, Any]:
     """Take turns for some time; medians, quartiles and ratios."""
-    grcl, multitask = episode("grcl", backbone, size), episode("contrastive+source+memory", backbone, size)
+    grcl, multitask = (episode(name, backbone, size, threads) for name in ("grcl", "contrastive+source+memory"))
     steps, others = iter(grcl), iter(multitask)
     next(steps), next(others)
     assert isinstance(grcl.method, Contrastive)
@@ -128,11 +130,12 @@ def main() -> None:
     """Measure every case, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60, help="time for each case")
+    parser.add_argument("--threads", type=int, default=0, help="0: all; 1 for honest ratios while others use the machine")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/out/step_cost.json"))
     options = parser.parse_args()
     results = []
     for backbone, size in CASES:
-        results.append(measure(backbone, size, options.seconds))
+        results.append(measure(backbone, size, options.seconds, options.threads))
         show(results[-1])
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(
