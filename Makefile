@@ -30,7 +30,7 @@ unit: install
 	$(BIN)/python -m pytest
 
 bench: install
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.status_time && $(BIN)/python -m benchmarks.ingest && $(BIN)/python -m benchmarks.step_cost
 
 demo: install
 	$(BIN)/adaptd demo

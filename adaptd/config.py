@@ -84,6 +84,13 @@ def load_project(
     return Project(root, settings, {name: origins.get(name, "default") for name in setting_names()})
 
 
+def resolve_settings(
+    defaults: Mapping[str, Any], overrides: Mapping[str, Any], environ: Mapping[str, str] = os.environ
+) -> Settings:
+    """Settings without a project: `defaults` take the place of the file. Both are given as `{"training.epochs": 3}`."""
+    return _validate(*_merge(_read_overrides(defaults), _read_environment(environ), _read_overrides(overrides)))
+
+
 def parse_settings(text: str) -> Settings:
     """The settings a file with this text would give."""
     layer = _read_text(text, CONFIG_FILE)

@@ -5,7 +5,8 @@ AdaptdError
 │   └── ProjectNotFound
 ├── IntakeError                 something about incoming images
 │   ├── ImageRejected           one image; goes to quarantine with its reason
-│   └── FolderUnusable          a whole folder: nothing in it can be used
+│   ├── FolderUnusable          a whole folder: nothing in it can be used
+│   └── CacheUnusable           decoded images on disk are missing, damaged or of another kind
 ├── EpisodeError                an episode cannot start or go on
 │   ├── NothingToLearn          no source model, or too few images
 │   ├── NonFiniteSteps          too many steps in a row with NaN or infinity
@@ -20,6 +21,7 @@ AdaptdError
 │   ├── StoreBusy
 │   ├── StoreConflict           a row that must be unique, or must exist, is not
 │   └── StoreUnreachable        cannot be opened or written: permission, disk, network
+├── ProjectBusy                 another process works on the project
 ├── PublishError                a version cannot be exported, proven or published
 └── ServingError                a request or the server
 
@@ -78,6 +80,10 @@ class FolderUnusable(IntakeError):
     """A folder holds nothing that can be used."""
 
 
+class CacheUnusable(IntakeError):
+    """Decoded images on disk are missing, damaged, or were made another way."""
+
+
 class EpisodeError(AdaptdError):
     """An episode cannot start or go on."""
 
@@ -132,6 +138,10 @@ class StoreConflict(StoreError):
 
 class StoreUnreachable(StoreError):
     """The database cannot be opened or written."""
+
+
+class ProjectBusy(AdaptdError):
+    """Another process is working on the project."""
 
 
 class PublishError(AdaptdError):

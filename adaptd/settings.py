@@ -43,6 +43,9 @@ class ModelSettings(Section):
     image_size: Annotated[int, Field(ge=8, le=1024)] = Field(224, description="images are worked on at this many pixels, squared")
     mean: tuple[float, float, float] = Field((0.485, 0.456, 0.406), description="normalisation mean of red, green, blue in 0…1")
     std: tuple[Positive, Positive, Positive] = Field((0.229, 0.224, 0.225), description="normalisation deviation, likewise")
+    weights: str = Field(
+        "", description="safetensors file, or `torchvision`, that the source training starts from; empty: random"
+    )
     projector_hidden: Count = Field(2048, description="hidden width of the projector q")
     projector_output: Count = Field(128, description="length of the vectors in the bank")
 
@@ -67,7 +70,7 @@ class SourceSettings(Section):
         0.2, description="share of each class held out as test set, when the folder brings no _test/"
     )
     epochs: Count = Field(30, description="passes over the source")
-    batch_size: Count = Field(128, description="images in a step")
+    batch_size: Count = Field(64, description="images in a step")
     optimizer: Literal["sgd", "adamw"] = Field("adamw", description="update rule")
     learning_rate: Positive = Field(0.001, description="peak rate; warms up over the first 5 % and decays as a cosine")
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.9, description="for sgd")
@@ -213,3 +216,14 @@ class Settings(Section):
     def hash(self) -> str:
         """SHA-256 of the resolved values, stored with every episode."""
         return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+
+
+LENET_SETTINGS: dict[str, object] = {
+    "model.image_size": 32,
+    "model.mean": (0.5, 0.5, 0.5),
+    "model.std": (0.5, 0.5, 0.5),
+    "augmentation.horizontal_flip": False,
+    "augmentation.shift": 0.1,
+    "source.learning_rate": 0.002,
+}
+"""What goes with a LeNet: digits are small, a mirrored digit is another symbol, and a small network learns faster."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "adaptd"
-ROOMS = {"intake", "library", "learning", "evaluation", "publishing", "serving", "store", "daemon", "observe", "cli"}
+ROOMS = {"intake", "library", "learning", "evaluation", "publishing", "serving", "store", "daemon", "observe", "bench", "cli"}
 ANYONE = {"errors", "records", "settings", "config", "machine"}
 
 MAY_IMPORT = {
@@ -21,7 +21,8 @@ MAY_IMPORT = {
     "serving": {"store", "publishing", "library", "observe"},
     "store": set(),
     "observe": {"store", "evaluation"},
-    "daemon": ROOMS - {"cli"},
+    "bench": {"library", "learning", "evaluation"},
+    "daemon": ROOMS - {"bench", "cli"},
     "cli": ROOMS,
 }
 """Room → rooms it may use. `errors`, `records` and the other top-level modules are for anyone."""
@@ -32,7 +33,7 @@ ONLY_IN = {
     "watchdog": {"intake"},
     "prometheus_client": {"observe"},
     "onnxruntime": {"serving", "publishing"},
-    "torch": {"learning", "evaluation", "publishing"},
+    "torch": {"learning", "evaluation", "publishing", "bench"},
     "torchvision": {"learning"},
     "typer": {"cli"},
     "rich": {"cli"},

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from adaptd import __version__
-from adaptd.cli import config, database, doctor, project, status
+from adaptd.cli import bench, config, database, demo, doctor, learning, matrix, project, status
 from adaptd.cli.output import print_json
 from adaptd.errors import AdaptdError, ExitCode
 
@@ -18,8 +18,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("init")(project.init)
+app.add_typer(learning.app, name="source")
+app.command("adapt")(learning.adapt)
+app.command("matrix")(matrix.matrix)
 app.command("status")(status.status)
 app.command("doctor")(doctor.doctor)
+app.command("bench")(bench.bench)
+app.command("demo")(demo.demo)
 app.add_typer(config.app, name="config")
 app.add_typer(database.app, name="db")
 

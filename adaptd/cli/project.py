@@ -10,17 +10,10 @@ import typer
 
 from adaptd.config import CONFIG_FILE, Project, load_project, parse_settings, render_toml
 from adaptd.errors import ConfigError
+from adaptd.settings import LENET_SETTINGS
 
 if TYPE_CHECKING:
     from adaptd.store import Store
-
-LENET_SETTINGS = {
-    "model.image_size": 32,
-    "model.mean": (0.5, 0.5, 0.5),
-    "model.std": (0.5, 0.5, 0.5),
-    "augmentation.horizontal_flip": False,
-}
-"""LeNets are for digits: small, and a mirrored digit is another symbol."""
 
 
 def open_project(context: typer.Context, overrides: Mapping[str, Any] | None = None) -> Project:

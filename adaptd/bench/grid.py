@@ -1,0 +1,98 @@
+"""A comparison on disk: a file for each finished cell, so that it goes on where it stopped, in as many processes as you like."""
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from adaptd.bench.cell import ORACLE, ShowStep, run_cell, train_source
+from adaptd.bench.recipes import Recipe
+from adaptd.errors import ConfigError
+from adaptd.learning.methods.registry import METHODS
+from adaptd.settings import Settings
+
+SOURCE_SECTIONS = ("model", "augmentation", "source")
+LEARNING_SECTIONS = (*SOURCE_SECTIONS, "method", "training", "memory")
+
+DEFAULT_METHODS = (
+    "source-only",
+    "contrastive+source",
+    "contrastive+source+memory",
+    "contrastive+sdc",
+    "grcl",
+    ORACLE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Methods × seeds on one recipe, in one folder."""
+
+    recipe: Recipe
+    settings: Settings
+    methods: Sequence[str]
+    seeds: Sequence[int]
+    out: Path
+
+    def __post_init__(self) -> None:
+        known = {*METHODS, ORACLE} - {"supervised"}
+        unknown = [method for method in self.methods if method not in known]
+        if unknown:
+            raise ConfigError(f"there is no method named {unknown[0]!r} to compare: choose from {', '.join(sorted(known))}")
+
+    @property
+    def cells(self) -> list[tuple[str, int]]:
+        """Every method and seed, seed by seed."""
+        return [(method, seed) for seed in self.seeds for method in self.methods]
+
+    def missing(self) -> list[tuple[str, int]]:
+        """The cells that have no result yet."""
+        return [cell for cell in self.cells if not self._file(*cell).exists()]
+
+    def run(self, method: str, seed: int, show: ShowStep) -> None:
+        """Run one cell and keep its result."""
+        settings = self.settings.model_copy(update={"training": self.settings.training.model_copy(update={"seed": seed})})
+        self._file(method, seed).parent.mkdir(parents=True, exist_ok=True)
+        source = self.out / f"source-{seed}-{self._hash(SOURCE_SECTIONS)}.safetensors"
+        if method != ORACLE:
+            train_source(self.recipe, settings, source, show)
+        result = run_cell(self.recipe, settings, method, source, show)
+        file = self._file(method, seed)
+        temporary = file.with_suffix(f".{os.getpid()}")
+        temporary.write_text(json.dumps(result, indent=1), encoding="utf-8")
+        temporary.replace(file)
+
+    def results(self) -> dict[str, Any]:
+        """Everything finished with these settings, by whichever process."""
+        rows = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(self._file("", 0).parent.glob("*.json"))]
+        order = {method: number for number, method in enumerate(dict.fromkeys([*DEFAULT_METHODS, *self.methods]))}
+        return {
+            "schema": "adaptd.bench/1",
+            "recipe": self.recipe.name,
+            "commit": _commit(),
+            "caveats": self.recipe.caveats,
+            "settings": self.settings.model_dump(mode="json"),
+            "rows": sorted(rows, key=lambda row: (order.get(row["method"], 99), row["seed"])),
+        }
+
+    def _file(self, method: str, seed: int) -> Path:
+        return self.out / "cells" / self._hash() / f"{method}-{seed}.json"
+
+    def _hash(self, sections: tuple[str, ...] = LEARNING_SECTIONS) -> str:
+        """What a result depends on beside method and seed. Threads change the speed alone, nearly."""
+        values = self.settings.model_dump(mode="json", include=set(sections), exclude={"training": {"seed", "threads"}})
+        names = [domain.name for domain in self.recipe.domains]
+        return hashlib.sha256(json.dumps([values, names], sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _commit() -> str | None:
+    """The commit the results were made with, where that is known."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

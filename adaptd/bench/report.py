@@ -1,0 +1,137 @@
+"""Results as people read them: table.md and plots."""
+
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from adaptd.bench.cell import ORACLE
+from adaptd.evaluation.matrix import Entry, Matrix
+from adaptd.evaluation.plots import plot_comparison, plot_matrix
+from adaptd.records import AccuracyKind
+
+BASELINE = "source-only"
+COLUMNS = ("method", "ACC", "ACC_targets", "BWT", "source at the end", "worst source change", "gap closed", "steps", "minutes")
+
+
+def write_report(results: dict[str, Any], out: Path) -> None:
+    """results.json, table.md, a heat map for each method and the comparison."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    (out / "table.md").write_text(render_tables(results), encoding="utf-8")
+    runs = {method: [_matrix(row) for row in rows] for method, rows in _by_method(results).items()}
+    for method, matrices in runs.items():
+        plot_matrix(
+            matrices[0],
+            out / f"matrix-{method}.png",
+            f"{results['recipe']}: {_name(method)}, seed {_by_method(results)[method][0]['seed']}",
+        )
+    compared = {method: matrices for method, matrices in runs.items() if method != ORACLE}
+    if compared:
+        plot_comparison(compared, out / "comparison.png", results["recipe"])
+
+
+def render_tables(results: dict[str, Any]) -> str:
+    """The comparison, then what happened to the losses that the constraints protect."""
+    groups = _by_method(results)
+    seeds = sorted({row["seed"] for row in results["rows"]})
+    lines = [
+        f"# {results['recipe']}",
+        "",
+        f"Commit {results['commit']}, seeds {', '.join(map(str, seeds))}; mean ± standard deviation over seeds, in percent.",
+        "`oracle` is trained with every domain's labels: a ceiling for this harness, not a method.",
+        "",
+        results["caveats"],
+        "",
+        _row(COLUMNS),
+        _row(["---"] * len(COLUMNS)),
+    ]
+    lines += [_row(_summary_cells(method, rows, groups)) for method, rows in groups.items()]
+    return "\n".join([*lines, "", *_loss_table(groups)]) + "\n"
+
+
+def _summary_cells(method: str, rows: Sequence[dict[str, Any]], groups: dict[str, list[dict[str, Any]]]) -> list[str]:
+    changes = [
+        min(row["R"][t][0] for t in range(1, len(row["R"]))) - row["R"][0][0] for row in rows if row["R"][0][0] is not None
+    ]
+    return [
+        _name(method),
+        *(_percent(row[key] for row in rows) for key in ("acc", "acc_targets", "bwt")),
+        _percent(row["R"][-1][0] for row in rows),
+        f"{min(changes) * 100:+.1f}" if changes else "–",
+        _gap_closed(rows, groups),
+        f"{rows[0]['steps']:,}",
+        f"{statistics.mean(row['seconds'] for row in rows) / 60:.1f}",
+    ]
+
+
+def _gap_closed(rows: Sequence[dict[str, Any]], groups: dict[str, list[dict[str, Any]]]) -> str:
+    """How much of the way from source-only to the oracle a method goes, by mean ACC."""
+    low, high = (_mean_acc(groups.get(name, [])) for name in (BASELINE, ORACLE))
+    own = _mean_acc(rows)
+    if low is None or high is None or own is None or high <= low:
+        return "–"
+    return f"{(own - low) / (high - low) * 100:.0f} %"
+
+
+def _loss_table(groups: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """Cross-entropy over the whole source and all memories, before and after each episode."""
+    head = (
+        "method",
+        "episode",
+        "source loss",
+        "memory loss",
+        "source constraint active",
+        "memory constraint active",
+        "memory purity",
+    )
+    lines = ["Losses over the whole source and all memories before → after each episode: what the constraints protect.", ""]
+    lines += [_row(head), _row(["---"] * len(head))]
+    for method, rows in groups.items():
+        if method in {BASELINE, ORACLE}:
+            continue
+        for number, episodes in enumerate(zip(*(row["episodes"] for row in rows), strict=True), 1):
+            active = [_percent(e["constraint_active_ratio"].get(part) for e in episodes) for part in ("source", "memory")]
+            losses = [_change([e["cross_entropy"][part] for e in episodes]) for part in ("source", "memory")]
+            purity = _percent(e["memory_purity"] for e in episodes)
+            lines.append(_row([_name(method), f"{number} {episodes[0]['domain']}", *losses, *active, purity]))
+    return lines
+
+
+def _by_method(results: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in results["rows"]:
+        groups.setdefault(row["method"], []).append(row)
+    return groups
+
+
+def _matrix(row: dict[str, Any]) -> Matrix:
+    entries = tuple(tuple(None if v is None else Entry(v, AccuracyKind.MEASURED) for v in values) for values in row["R"])
+    return Matrix(tuple(row["domains"]), tuple(range(len(entries))), entries)
+
+
+def _mean_acc(rows: Sequence[dict[str, Any]]) -> float | None:
+    values = [row["acc"] for row in rows if row["acc"] is not None]
+    return statistics.mean(values) if values else None
+
+
+def _percent(values: Iterable[float | None]) -> str:
+    known = [value * 100 for value in values if value is not None]
+    if not known:
+        return "–"
+    return f"{statistics.mean(known):.1f}" + (f" ± {statistics.stdev(known):.1f}" if len(known) > 1 else "")
+
+
+def _change(losses: Sequence[dict[str, float | None]]) -> str:
+    before = [loss["before"] for loss in losses if loss["before"] is not None]
+    after = [loss["after"] for loss in losses if loss["after"] is not None]
+    return f"{statistics.mean(before):.3f} → {statistics.mean(after):.3f}" if before and after else "–"
+
+
+def _name(method: str) -> str:
+    return f"{method} (harness only)" if method == ORACLE else method
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,84 @@
+"""`adaptd bench`: methods compared on the same data, seeds and source model."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adaptd.cli.progress import Show, progress_bar
+from adaptd.errors import ConfigError
+
+if TYPE_CHECKING:
+    from adaptd.bench.cell import ShowStep
+    from adaptd.bench.recipes import Recipe
+    from adaptd.settings import Settings
+
+
+def bench(
+    recipe: Annotated[str, typer.Argument(help="digits, office-caltech or folders.")],
+    folders: Annotated[
+        list[Path] | None, typer.Argument(metavar="[SOURCE TARGET…]", help="For `folders`: class folders, the source first.")
+    ] = None,
+    methods: Annotated[str, typer.Option(metavar="A,B,…", help="Methods to compare; default: all and the oracle.")] = "",
+    seeds: Annotated[str, typer.Option(metavar="0,1,…", help="One run of each method a seed.")] = "0",
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over each target domain; default: training.epochs.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The benchmark data; default: ADAPTD_BENCH_DATA or ../shared/data.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results go; an interrupted comparison goes on there.")] = Path(
+        "bench-out"
+    ),
+    domains: Annotated[
+        str, typer.Option(metavar="A,B,…", help="For `digits`: another order or fewer domains, the source first.")
+    ] = "",
+) -> None:
+    """Compare methods and write results.json, table.md and plots. Settings come from defaults and ADAPTD_SECTION__KEY."""
+    from adaptd.bench.grid import DEFAULT_METHODS, Grid
+    from adaptd.bench.report import write_report
+
+    loaded, settings = _load(recipe, folders or [], data, out, domains, epochs)
+    grid = Grid(loaded, settings, _words(methods) or DEFAULT_METHODS, _numbers(seeds), out)
+    for method, seed in (missing := grid.missing()):
+        title = f"{method} {seed}"
+        with progress_bar(title) as show:
+            grid.run(method, seed, _by_phase(show))
+        typer.echo(f"done: {title}", err=True)
+    results = grid.results()
+    write_report(results, out)
+    typer.echo((out / "table.md").read_text(encoding="utf-8"))
+    typer.echo(f"{len(missing)} of {len(grid.cells)} cells run now; results and plots in {out}", err=True)
+
+
+def _load(
+    recipe: str, folders: list[Path], data: Path | None, out: Path, domains: str, epochs: int | None
+) -> "tuple[Recipe, Settings]":
+    from adaptd.bench import recipes
+    from adaptd.config import resolve_settings
+
+    overrides = {"training.epochs": epochs}
+    with progress_bar("reading images") as show:
+        if recipe == "digits":
+            loaded = recipes.load_digits(recipes.data_folder(data), _words(domains) or recipes.DIGITS)
+        elif recipe == "office-caltech":
+            loaded = recipes.load_office_caltech(recipes.data_folder(data), out / "cache", show)
+        elif recipe == "folders":
+            size = resolve_settings({}, overrides).model.image_size
+            loaded = recipes.Recipe("folders", *recipes.load_folders(folders, out / "cache", size, show), {})
+        else:
+            raise ConfigError(f"there is no recipe named {recipe!r}: choose digits, office-caltech or folders")
+    return loaded, resolve_settings(loaded.settings, overrides)
+
+
+def _by_phase(show: Show) -> "ShowStep":
+    return lambda title, step, steps: show(step, steps, title)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(word) for word in _words(text)]
+    except ValueError:
+        raise ConfigError(f"--seeds {text!r}: give whole numbers, such as 0,1,2") from None

@@ -1,0 +1,154 @@
+"""`adaptd source import` and `adaptd adapt`: one episode in the foreground, with progress, resumed by the same command."""
+
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adaptd.cli.output import make_console, print_json
+from adaptd.cli.progress import progress_bar
+from adaptd.cli.project import open_project, open_store
+from adaptd.errors import ConfigError, EpisodeError
+from adaptd.records import SOURCE, DomainState, Episode
+from adaptd.settings import NAME_PATTERN
+
+if TYPE_CHECKING:
+    from adaptd.config import Project
+    from adaptd.daemon.episode import Finished
+    from adaptd.daemon.importing import Imported, Importer
+    from adaptd.learning.reports import StepReport
+    from adaptd.store import Store
+
+app = typer.Typer(help="The labelled source: episode 0.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
+
+
+@app.command("import")
+def import_source(
+    context: typer.Context,
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Labelled images: one sub-folder a class, optionally _test/<class>/.")
+    ],
+    weights: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Start from a safetensors file, or from `torchvision`.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the source.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Import the labelled source and train episode 0 on it. Interrupted, the same command goes on where it stopped."""
+    if weights is not None and weights != "torchvision":
+        weights = str(Path(weights).absolute())
+    project = open_project(context, {"model.weights": weights, "source.epochs": epochs})
+    with _working(project, "source import") as (store, importer):
+        episode = importer.find_unfinished(SOURCE)
+        if episode is None:
+            with store.reading() as tx:
+                domain = tx.domains.find(SOURCE)
+            if domain is not None and domain.state is DomainState.DONE:
+                raise EpisodeError("the source was imported already: make another project for another source")
+            with progress_bar("reading images") as show:
+                imported = importer.showing(show).import_source(folder)
+            episode = _tell_imported(imported)
+        _run(project, store, episode, as_json)
+
+
+def adapt(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Unlabelled images, optionally with _test/<class>/.")],
+    domain: Annotated[str | None, typer.Option(metavar="NAME", help="The domain's name; default: the folder's.")] = None,
+    test: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Labelled test images, <class>/*, to measure accuracy.")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="grcl, contrastive+sdc, contrastive+source, …; default: method.name.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the domain.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Adapt to a domain: one episode in the foreground. Interrupted, the same command goes on where it stopped."""
+    project = open_project(context, {"method.name": method, "training.epochs": epochs})
+    name = _domain_name(folder) if domain is None else _checked(domain)
+    with _working(project, "adapt") as (store, importer):
+        episode = importer.find_unfinished(name)
+        if episode is None:
+            with progress_bar("reading images") as show:
+                imported = importer.showing(show).import_domain(folder, name, test)
+            episode = _tell_imported(imported)
+        _run(project, store, episode, as_json)
+
+
+@contextmanager
+def _working(project: "Project", command: str) -> Iterator[tuple["Store", "Importer"]]:
+    """Be the only one at work on the project; a termination signal is an interruption, which leaves a checkpoint."""
+    from adaptd.daemon.importing import Importer
+    from adaptd.daemon.lock import hold_project
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        with open_store(project) as store, hold_project(project.state, command):
+            yield store, Importer(project, store)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _tell_imported(imported: "Imported") -> Episode:
+    parts = [f"{imported.train:,} training and {imported.test:,} test images"]
+    if imported.rejected:
+        parts.append(f"{imported.rejected:,} files set aside")
+    if imported.duplicates:
+        parts.append(f"{imported.duplicates:,} duplicates left out")
+    typer.echo(", ".join(parts), err=True)
+    return imported.episode
+
+
+def _run(project: "Project", store: "Store", episode: Episode, as_json: bool) -> None:
+    from adaptd.daemon.episode import EpisodeRunner
+
+    if episode.attempts:
+        typer.echo(f"episode {episode.id} goes on where it was interrupted, with the settings it began with", err=True)
+    with progress_bar(f"episode {episode.id}") as show:
+
+        def show_step(report: "StepReport") -> None:
+            losses = " ".join(f"{name} {value:.3f}" for name, value in report.losses.items())
+            show(report.step, report.steps, losses or "skipped: not finite")
+
+        finished = EpisodeRunner(project, store, episode, show_step).run()
+    _tell_finished(store, finished, as_json)
+
+
+def _tell_finished(store: "Store", finished: "Finished", as_json: bool) -> None:
+    from adaptd.cli.matrix import render_matrix
+    from adaptd.evaluation.metrics import summarize
+    from adaptd.observe.status import read_matrix
+
+    with store.reading() as tx:
+        matrix = read_matrix(tx)
+    document: dict[str, Any] = {"episode": finished.number, "version": finished.version.version, "report": finished.report}
+    if as_json:
+        print_json("adaptd.episode/1", document | {"matrix": matrix.to_json(), "metrics": summarize(matrix).to_json()})
+        return
+    make_console().print(render_matrix(matrix))
+    for name, loss in finished.report["cross_entropy"].items():
+        if loss["before"] is not None:
+            typer.echo(f"{name} cross-entropy {loss['before']:.4f} → {loss['after']:.4f}")
+    typer.echo(f"episode {finished.number} done in {finished.report['seconds']:.0f} s: version {finished.version.version}")
+
+
+def _domain_name(folder: Path) -> str:
+    """A name from the folder's: lower case, and what names may not have becomes a dash."""
+    name = re.sub(r"[^a-z0-9._-]+", "-", folder.resolve().name.lower()).strip("-._")[:63]
+    return _checked(name or "domain")
+
+
+def _checked(name: str) -> str:
+    if not re.match(NAME_PATTERN, name) or name == SOURCE:
+        raise ConfigError(f"{name!r} is no name for a domain: use a-z, 0-9, dot, dash and underscore, at most 63, not `source`")
+    return name

@@ -1,0 +1,73 @@
+"""`adaptd matrix`: R, who is good at what after each episode."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adaptd.cli.output import make_console, print_json
+from adaptd.cli.project import open_project, open_store
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from adaptd.evaluation.matrix import Entry, Matrix
+    from adaptd.evaluation.metrics import Metrics
+
+
+def matrix(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="A line for each entry.")] = False,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw a heat map and each domain's evolution.")] = None,
+) -> None:
+    """Show R[t, j], the accuracy on domain j after episode t, with ACC, BWT, FWT and forgetting."""
+    from adaptd.evaluation.metrics import summarize
+    from adaptd.observe.status import read_matrix
+
+    project = open_project(context)
+    with open_store(project) as store, store.reading() as tx:
+        found = read_matrix(tx)
+    if plot is not None:
+        from adaptd.evaluation.plots import plot_matrix
+
+        plot_matrix(found, plot, project.settings.model.name)
+        typer.echo(f"drew {plot}", err=True)
+    if as_json:
+        print_json("adaptd.matrix/1", found.to_json() | {"metrics": summarize(found).to_json()})
+    elif as_csv:
+        typer.echo(found.to_csv(), nl=False)
+    else:
+        make_console().print(render_matrix(found))
+
+
+def render_matrix(found: "Matrix") -> "RenderableType":
+    """R as a table, its metrics below."""
+    from rich.console import Group
+    from rich.table import Table
+
+    from adaptd.evaluation.metrics import summarize
+
+    if not found.rows:
+        return "R is empty: run `adaptd source import DIR` first"
+    table = Table(title="R: accuracy after each episode, %", title_justify="left", caption="~ estimated, without labels")
+    table.add_column("episode", justify="right")
+    for name in found.domains:
+        table.add_column(name, justify="right")
+    for episode, row in zip(found.episodes, found.rows, strict=True):
+        table.add_row(str(episode), *map(_cell, row))
+    return Group(table, _totals(summarize(found)))
+
+
+def _cell(entry: "Entry | None") -> str:
+    if entry is None:
+        return "·"
+    return f"{'~' if entry.kind == 'estimated' else ''}{entry.value * 100:.1f}"
+
+
+def _totals(metrics: "Metrics") -> str:
+    named = {"ACC": metrics.acc, "ACC_targets": metrics.acc_targets, "BWT": metrics.bwt, "FWT": metrics.fwt}
+    shown = [
+        f"{name} {value * 100:{'+' if name in {'BWT', 'FWT'} else ''}.1f}" for name, value in named.items() if value is not None
+    ]
+    return f"{'   '.join(shown)}   ({metrics.measured} measured, {metrics.estimated} estimated)"

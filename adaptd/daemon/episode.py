@@ -1,0 +1,231 @@
+"""Running one episode of a project to its end: lease, data, steps with checkpoints, evaluation, one commit.
+
+Whatever kills the process, running the episode again goes on from the newest whole checkpoint and ends the same.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from adaptd.config import Project
+from adaptd.daemon.importing import SUPERVISED
+from adaptd.daemon.layout import Layout
+from adaptd.daemon.materials import Materials
+from adaptd.daemon.row import evaluate_row
+from adaptd.errors import CheckpointError, EpisodeError
+from adaptd.learning.backbones import Classifier, build_classifier
+from adaptd.learning.checkpoint import read_checkpoint, write_checkpoint
+from adaptd.learning.loop import Episode as Training
+from adaptd.learning.methods.registry import create_method
+from adaptd.learning.plan import Plan
+from adaptd.learning.reports import Outcome, StepReport
+from adaptd.learning.weights import load_classifier, load_weights, save_classifier
+from adaptd.library.cache import write_cache
+from adaptd.machine import boot_id
+from adaptd.records import Accuracy, DomainState, Episode, Lease, MemoryItem, Progress, Version
+from adaptd.settings import Settings
+from adaptd.store import NewVersion, Store
+
+LEASE_SECONDS = 60.0
+PROGRESS_SECONDS = 1.0
+CHECKPOINTS_KEPT = 2
+
+ShowStep = Callable[[StepReport], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A committed episode."""
+
+    number: int
+    version: Version
+    report: dict[str, Any]
+
+
+class EpisodeRunner:
+    """Runs one queued or interrupted episode."""
+
+    def __init__(self, project: Project, store: Store, episode: Episode, show: ShowStep | None = None) -> None:
+        self._store = store
+        self._episode = episode
+        self._settings = Settings.model_validate_json(json.dumps(episode.config))
+        self._layout = Layout(project.state)
+        self._show = show
+        self._lease = self._take_lease()
+        self._progressed = self._checkpointed = time.monotonic()
+
+    def run(self) -> Finished:
+        """Train, evaluate, commit.
+
+        An expected failure sets the episode aside with its reason; an interruption leaves a checkpoint to go on from.
+        """
+        try:
+            return self._run()
+        except EpisodeError as problem:
+            with self._store.writing() as tx:
+                tx.episodes.fail(self._episode.id, self._lease, str(problem))
+                tx.domains.set_state(self._episode.domain_id, DomainState.FAILED, str(problem))
+                self._event(tx.events.add, "episode-failed", str(problem))
+            raise
+
+    def _run(self) -> Finished:
+        with self._store.reading() as tx:
+            materials = Materials.read(tx, self._layout, self._episode)
+            parent = tx.versions.find_latest()
+        model = self._start_model(parent)
+        is_source = self._episode.method == SUPERVISED
+        plan = Plan.for_source(self._settings) if is_source else Plan.for_adaptation(self._settings)
+        method = create_method(self._episode.method)
+        training = Training(model, method, materials.open_data(), plan)
+        self._resume(training)
+        self._train(training)
+        outcome = training.finish()
+        return self._finish(model, outcome, materials, parent)
+
+    def _start_model(self, parent: Version | None) -> Classifier:
+        if parent is not None:
+            return load_classifier(self._layout.state / parent.weights_path)
+        model = build_classifier(self._settings.model, self._episode.seed)
+        if self._settings.model.weights:
+            load_weights(model, self._settings.model.weights)
+        return model
+
+    def _resume(self, training: Training) -> None:
+        """Go on from the newest checkpoint that is whole; one that is not is reported and passed over."""
+        with self._store.reading() as tx:
+            known = tx.checkpoints.list_for(self._episode.id)
+        for checkpoint in known:
+            try:
+                training.restore(read_checkpoint(self._layout.state / checkpoint.path, checkpoint.sha256))
+            except CheckpointError as problem:
+                with self._store.writing() as tx:
+                    tx.checkpoints.forget(checkpoint.id)
+                    self._event(tx.events.add, "checkpoint-refused", str(problem))
+                continue
+            return
+
+    def _train(self, training: Training) -> None:
+        every = self._settings.training.checkpoint_seconds
+        try:
+            for report in training:
+                now = time.monotonic()
+                if now - self._progressed >= PROGRESS_SECONDS or report.step == report.steps:
+                    self._progress(Progress("training", report.step, report.steps))
+                if now - self._checkpointed >= every:
+                    self._checkpoint(training)
+                if self._show is not None:
+                    self._show(report)
+        except KeyboardInterrupt:
+            self._checkpoint(training)
+            raise
+
+    def _progress(self, progress: Progress) -> None:
+        self._progressed = time.monotonic()
+        with self._store.writing() as tx:
+            tx.episodes.progress(self._episode.id, self._lease, progress)
+            self._lease = tx.episodes.renew(self._episode.id, self._lease, self._progressed + LEASE_SECONDS)
+
+    def _checkpoint(self, training: Training) -> None:
+        self._checkpointed = time.monotonic()
+        folder = self._layout.checkpoints(self._episode.id) / str(training.step)
+        with self._store.reading() as tx:
+            known = tx.checkpoints.list_for(self._episode.id)
+        if any(checkpoint.step == training.step for checkpoint in known):
+            return
+        # A folder without a row was never committed.
+        shutil.rmtree(folder, ignore_errors=True)
+        digest = write_checkpoint(folder, training.state())
+        old = known[CHECKPOINTS_KEPT - 1 :]
+        with self._store.writing() as tx:
+            tx.checkpoints.add(self._episode.id, training.step, self._layout.relative(folder), digest)
+            for checkpoint in old:
+                tx.checkpoints.forget(checkpoint.id)
+        for checkpoint in old:
+            shutil.rmtree(self._layout.state / checkpoint.path, ignore_errors=True)
+
+    def _finish(self, model: Classifier, outcome: Outcome, materials: Materials, parent: Version | None) -> Finished:
+        self._progress(Progress("evaluating", 1, 1))
+        weights = self._layout.weights(self._episode.id)
+        digest = _write(weights, save_classifier(model))
+        memory = self._keep_memory(outcome, materials)
+        row = evaluate_row(model, materials, self._settings.evaluation)
+        before = self._earlier_entries(materials)
+        classes = self._settings.model.classes
+        with self._store.writing() as tx:
+            candidate = NewVersion(
+                parent.version if parent else None, self._episode.id, classes, self._layout.relative(weights), digest
+            )
+            version = tx.versions.add(candidate)
+            for accuracy in (*before, *(replace(entry, version=version.version) for entry in row)):
+                tx.accuracies.record(accuracy)
+            if memory is not None:
+                tx.memories.replace(self._episode.domain_id, memory)
+            tx.domains.place(self._episode.domain_id)
+            tx.domains.set_state(self._episode.domain_id, DomainState.DONE)
+            number = tx.episodes.commit(self._episode.id, self._lease, outcome.report)
+            for checkpoint in tx.checkpoints.list_for(self._episode.id):
+                tx.checkpoints.forget(checkpoint.id)
+            self._event(
+                tx.events.add, "episode-done", f"episode {number} gave version {version.version}", version=version.version
+            )
+        shutil.rmtree(self._layout.checkpoints(self._episode.id), ignore_errors=True)
+        return Finished(number, version, outcome.report)
+
+    def _keep_memory(self, outcome: Outcome, materials: Materials) -> list[MemoryItem] | None:
+        """Write the pixels of the new memory, and return its rows."""
+        if outcome.memory is None:
+            return None
+        kept = materials.merge_memory(outcome.memory, self._settings.memory.images_per_domain)
+        target = self._layout.memory(self._episode.domain_id, self._episode.id)
+        # Left by a process killed before its commit.
+        shutil.rmtree(target, ignore_errors=True)
+        write_cache(target, kept.images, kept.sha256, materials.preprocessing)
+        classes = self._settings.model.classes
+        assert kept.images.labels is not None
+        return [
+            MemoryItem(int(image), self._episode.domain_id, classes[int(label)], float(sure))
+            for image, label, sure in zip(kept.images.ids, kept.images.labels, kept.confidence, strict=True)
+        ]
+
+    def _earlier_entries(self, materials: Materials) -> list[Accuracy]:
+        """The source model and the one before on the new domain: entries above R's diagonal, for FWT and for the gain."""
+        entries: list[Accuracy] = []
+        for version in materials.earlier_versions:
+            model = load_classifier(self._layout.state / version.weights_path)
+            found = evaluate_row(model, materials, self._settings.evaluation, only=self._episode.domain_id)
+            entries += [replace(entry, version=version.version) for entry in found]
+        return entries
+
+    def _take_lease(self) -> Lease:
+        owner = f"{socket.gethostname()}:{os.getpid()}"
+        with self._store.writing() as tx:
+            lease = tx.episodes.lease(self._episode.id, owner, boot_id(), time.monotonic() + LEASE_SECONDS)
+            tx.domains.set_state(self._episode.domain_id, DomainState.TRAINING)
+        return lease
+
+    def _event(self, add: Callable[..., int], kind: str, message: str, **more: object) -> None:
+        add(kind, message, domain_id=self._episode.domain_id, episode_id=self._episode.id, **more)
+
+
+def _write(path: Path, content: bytes) -> str:
+    """Write a file that is there whole or not at all, also after a power cut; its SHA-256."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return hashlib.sha256(content).hexdigest()

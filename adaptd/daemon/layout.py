@@ -1,0 +1,38 @@
+"""Where things lie in the state folder. Paths kept in the store are relative to it, so that a project can be moved."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from adaptd.records import Split
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The state folder of a project."""
+
+    state: Path
+
+    @property
+    def caches(self) -> Path:
+        """Decoded images."""
+        return self.state / "cache"
+
+    def cache(self, domain_id: int, batch: int, split: Split) -> Path:
+        """The decoded images of one batch of a domain."""
+        return self.caches / f"{domain_id}-{batch}-{split}"
+
+    def memory(self, domain_id: int, episode_id: int) -> Path:
+        """The pixels of a domain's memory as an episode left it."""
+        return self.state / "memory" / f"{domain_id}-{episode_id}"
+
+    def weights(self, episode_id: int) -> Path:
+        """The weights after an episode."""
+        return self.state / "weights" / f"episode-{episode_id}.safetensors"
+
+    def checkpoints(self, episode_id: int) -> Path:
+        """The folder of an episode's checkpoints."""
+        return self.state / "checkpoints" / str(episode_id)
+
+    def relative(self, path: Path) -> str:
+        """As it is kept in the store."""
+        return str(path.relative_to(self.state))

@@ -1,0 +1,62 @@
+"""Running a model over images. The only module of this room that needs torch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from adaptd.library.imageset import ImageSet
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Right answers on labelled images."""
+
+    correct: int
+    n: int
+
+    @property
+    def accuracy(self) -> float:
+        """Divided by the images that were asked about, nothing else."""
+        return self.correct / self.n
+
+
+def predict(model: nn.Module, images: ImageSet, batch_size: int) -> NDArray[np.float32]:
+    """Logits, float32 [n, classes], row for row of `images`.
+
+    Args:
+        model: maps float images in 0 … 1, [B, 3, H, W], to logits. It answers in eval mode, on its own device, and
+            every part of it is put back into the mode it came in.
+        images: read in batches, so that a memory map never has to be in memory as a whole.
+        batch_size: of the forward passes.
+    """
+    if len(images) == 0:
+        raise ValueError("there are no images to predict")
+    modes = [(module, module.training) for module in model.modules()]
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    model.eval()
+    try:
+        with torch.inference_mode():
+            starts = range(0, len(images), batch_size)
+            return np.concatenate([_forward(model, images.pixels[i : i + batch_size], device) for i in starts])
+    finally:
+        # Not model.train(): parts may have been frozen in eval mode on purpose.
+        for module, training in modes:
+            module.training = training
+
+
+def measure(model: nn.Module, images: ImageSet, batch_size: int) -> Measurement:
+    """How many of the labelled images the model gets right."""
+    if images.labels is None:
+        raise ValueError("an accuracy can only be measured on labelled images")
+    predicted = predict(model, images, batch_size).argmax(axis=1)
+    return Measurement(correct=int((predicted == images.labels).sum()), n=len(images))
+
+
+def _forward(model: nn.Module, pixels: NDArray[np.uint8], device: torch.device) -> NDArray[np.float32]:
+    # A copy: torch wants memory it could write to, and a cache is mapped read-only.
+    batch = torch.from_numpy(np.array(pixels)).to(device).float() / 255
+    logits: NDArray[np.float32] = model(batch).float().cpu().numpy()
+    return logits

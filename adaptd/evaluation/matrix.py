@@ -1,0 +1,87 @@
+"""R with its provenance: what is known of each domain after each episode, and how. Standard library only, for `status`.
+
+The metrics over it are in `metrics`; finding the accuracies is `evaluator`'s.
+"""
+
+import csv
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any
+
+from adaptd.records import AccuracyKind
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One known accuracy: from `n` labelled images, or estimated on `n` unlabelled ones."""
+
+    value: float
+    kind: AccuracyKind
+    n: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.value <= 1:  # also refuses NaN
+            raise ValueError(f"an accuracy is between 0 and 1, not {self.value}")
+
+
+Row = tuple[Entry | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """`R[t, j]`: accuracy on domain j after episode t; None where it is not known.
+
+    Args:
+        domains: names in the order of their first episodes; domain 0 is the source.
+        episodes: the episodes' numbers, one for each row, ascending.
+        rows: one entry for each domain, for each episode.
+        first_rows: for each domain, the row of the first episode that adapted to it; 0 for the source. When left out,
+            domain j was adapted to in row j, as in the paper.
+    """
+
+    domains: tuple[str, ...]
+    episodes: tuple[int, ...]
+    rows: tuple[Row, ...]
+    first_rows: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.first_rows:
+            object.__setattr__(self, "first_rows", tuple(range(len(self.domains))))
+        if len(self.rows) != len(self.episodes) or any(len(row) != len(self.domains) for row in self.rows):
+            raise ValueError(f"R must have {len(self.episodes)} rows of {len(self.domains)} entries")
+        if len(set(self.domains)) != len(self.domains) or list(self.episodes) != sorted(set(self.episodes)):
+            raise ValueError("domains must be distinct and episodes ascending")
+        if len(self.first_rows) != len(self.domains) or list(self.first_rows) != sorted(set(self.first_rows)):
+            raise ValueError("domains must be in the order of their first episodes")
+        if self.rows and self.domains and (self.first_rows[0] != 0 or self.first_rows[-1] >= len(self.rows)):
+            raise ValueError("the source comes first, and each domain's first episode has a row")
+
+    @property
+    def last(self) -> Row:
+        """How good the newest model is."""
+        return self.rows[-1] if self.rows else ()
+
+    def count(self, kind: AccuracyKind) -> int:
+        """How many entries are known in this way."""
+        return sum(entry is not None and entry.kind is kind for row in self.rows for entry in row)
+
+    def to_json(self) -> dict[str, Any]:
+        """The `matrix` of `adaptd status --json`."""
+        return {
+            "domains": list(self.domains),
+            "episodes": list(self.episodes),
+            "R": [[entry and entry.value for entry in row] for row in self.rows],
+            "kind": [[entry and entry.kind.value for entry in row] for row in self.rows],
+            "n": [[entry and entry.n for entry in row] for row in self.rows],
+        }
+
+    def to_csv(self) -> str:
+        """One line for each known entry: episode, domain, accuracy, kind, n. Fit for a spreadsheet or pandas."""
+        text = StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["episode", "domain", "accuracy", "kind", "n"])
+        for episode, row in zip(self.episodes, self.rows, strict=True):
+            for domain, entry in zip(self.domains, row, strict=True):
+                if entry is not None:
+                    writer.writerow([episode, domain, entry.value, entry.kind.value, entry.n])
+        return text.getvalue()

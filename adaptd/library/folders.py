@@ -1,0 +1,146 @@
+"""What is in a folder of images, and how labelled images are split. Looks at names only; opens no file.
+
+Every file is listed, whatever its suffix: decoding decides what is an image, and what is none goes to quarantine
+instead of being passed over. Links are listed but never followed. Left out are dot files, temporary names and `_READY`.
+"""
+
+import os
+import random
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from adaptd.errors import FolderUnusable
+
+TEST_FOLDER = "_test"
+READY_MARK = "_READY"
+TEMPORARY_SUFFIXES = (".part", ".tmp", ".crdownload")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file in a drop. `name` is its path inside the drop, with slashes; `label` its class folder's name."""
+
+    path: Path
+    name: str
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A folder's files, each list sorted by name.
+
+    `strays` stand where a class is needed but outside of any class folder.
+    """
+
+    train: tuple[Found, ...]
+    test: tuple[Found, ...] = ()
+    strays: tuple[Found, ...] = ()
+
+
+def list_source(folder: Path) -> Listing:
+    """A labelled source: `<class>/**`, optionally with its own `_test/<class>/**`."""
+    train, strays = _list_classes(folder, folder, skip=TEST_FOLDER)
+    _require_classes(folder, train)
+    test, test_strays = _list_test(folder)
+    return Listing(train, test, strays + test_strays)
+
+
+def list_domain(folder: Path) -> Listing:
+    """An unlabelled domain: any tree of images, optionally with `_test/<class>/**`."""
+    _require_folder(folder)
+    train = tuple(Found(path, name) for path, name in _walk(folder, folder, skip=TEST_FOLDER))
+    if not train:
+        raise FolderUnusable(f"{folder} holds no files; put the domain's images there")
+    test, strays = _list_test(folder)
+    return Listing(train, test, strays)
+
+
+def list_test_set(folder: Path) -> Listing:
+    """Labelled test images: `<class>/**`."""
+    test, strays = _list_classes(folder, folder)
+    if not test:
+        raise FolderUnusable(f"{folder} holds no class folders with images; it needs <class>/<image>")
+    return Listing((), test, strays)
+
+
+Item = TypeVar("Item")
+
+
+def split_by_class(
+    items: Sequence[Item], label_of: Callable[[Item], str], test_fraction: float, seed: int
+) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
+    """Split into train and test, class by class, each part in the order given.
+
+    A class keeps at least one image for training and, from two images on, one for testing. The draw of a class depends
+    on the seed, its name and its number of images alone: another class more changes nothing in it.
+    """
+    positions: dict[str, list[int]] = defaultdict(list)
+    for position, item in enumerate(items):
+        positions[label_of(item)].append(position)
+    chosen: set[int] = set()
+    for label, of_class in positions.items():
+        count = min(max(1, round(len(of_class) * test_fraction)), len(of_class) - 1)
+        # No secret is drawn here; a text seed gives the same draw on every machine.
+        chosen.update(random.Random(f"{seed}/{label}").sample(of_class, count))  # noqa: S311
+    train = tuple(item for position, item in enumerate(items) if position not in chosen)
+    return train, tuple(items[position] for position in sorted(chosen))
+
+
+def is_passed_over(name: str) -> bool:
+    """Whether a file or folder of this name is no part of a drop: hidden, still being written, or the mark."""
+    return name.startswith(".") or name == READY_MARK or name.lower().endswith(TEMPORARY_SUFFIXES)
+
+
+def _list_test(folder: Path) -> tuple[tuple[Found, ...], tuple[Found, ...]]:
+    test = folder / TEST_FOLDER
+    if not test.is_dir() or test.is_symlink():
+        return (), ()
+    return _list_classes(test, folder)
+
+
+def _list_classes(folder: Path, root: Path, skip: str = "") -> tuple[tuple[Found, ...], tuple[Found, ...]]:
+    """Files in class folders, and files beside them."""
+    _require_folder(folder)
+    labelled, strays = [], []
+    depth = len(folder.relative_to(root).parts)
+    for path, name in _walk(folder, root, skip):
+        parts = name.split("/")[depth:]
+        if len(parts) > 1:
+            labelled.append(Found(path, name, parts[0]))
+        else:
+            strays.append(Found(path, name))
+    return tuple(labelled), tuple(strays)
+
+
+def _walk(folder: Path, root: Path, skip: str = "") -> list[tuple[Path, str]]:
+    """Everything below that is not a folder, with its path inside `root`, in the order of the names' bytes."""
+    found, folders = [], [folder]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                path = Path(entry.path)
+                if is_passed_over(entry.name) or (entry.name == skip and path.parent == folder):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(path)
+                else:
+                    found.append((path, path.relative_to(root).as_posix()))
+    return sorted(found, key=lambda item: os.fsencode(item[1]))
+
+
+def _require_folder(folder: Path) -> None:
+    if not folder.exists():
+        raise FolderUnusable(f"{folder} does not exist; check the path")
+    if not folder.is_dir():
+        raise FolderUnusable(f"{folder} is not a folder; give the folder that holds the images")
+
+
+def _require_classes(folder: Path, labelled: Sequence[Found]) -> None:
+    classes = sorted({file.label for file in labelled if file.label is not None})
+    if not classes:
+        raise FolderUnusable(f"{folder} has no class folders with images; it needs <class>/<image>, a folder for each class")
+    if len(classes) == 1:
+        raise FolderUnusable(f"{folder} has only one class, {classes[0]!r}; a classifier needs at least two class folders")

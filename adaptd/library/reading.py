@@ -1,0 +1,80 @@
+"""Opening one untrusted path: a regular file within the byte cap, read once, or a rejection. Knows no images."""
+
+import errno
+import os
+import stat
+from enum import StrEnum
+from pathlib import Path
+
+from adaptd.errors import ImageRejected
+
+
+class Reason(StrEnum):
+    """Why a file was refused; each is a metric label."""
+
+    EMPTY = "empty"
+    TRUNCATED = "truncated"
+    DAMAGED = "damaged"
+    NOT_AN_IMAGE = "not-an-image"
+    FORMAT = "format"
+    TOO_LARGE = "too-large"
+    TOO_MANY_PIXELS = "too-many-pixels"
+    TOO_COSTLY = "too-costly"
+    CRASHED = "crashed"
+    NOT_A_FILE = "not-a-file"
+    UNREADABLE = "unreadable"
+    NO_CLASS = "no-class"
+
+
+# O_NOFOLLOW refuses links and O_NONBLOCK returns from a FIFO that nobody writes to; fstat then asks the opened thing
+# itself, so that nothing can be swapped in between.
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+# What is wrong with this path. Any other errno (no descriptors, no memory) is the machine's trouble and is passed on.
+_REJECTED = {
+    errno.ELOOP: (Reason.NOT_A_FILE, "a symbolic link; links are never followed"),
+    errno.ENXIO: (Reason.NOT_A_FILE, "a socket or a device"),
+    errno.ENODEV: (Reason.NOT_A_FILE, "a device"),
+    errno.ENOTDIR: (Reason.NOT_A_FILE, "part of its path is not a folder"),
+    errno.ENOENT: (Reason.UNREADABLE, "it vanished"),
+    errno.EACCES: (Reason.UNREADABLE, "no permission to read it"),
+    errno.EPERM: (Reason.UNREADABLE, "no permission to read it"),
+    errno.EIO: (Reason.UNREADABLE, "the disk reports an error"),
+    errno.ESTALE: (Reason.UNREADABLE, "the network share lost it"),
+    errno.ENAMETOOLONG: (Reason.UNREADABLE, "its name is too long"),
+}
+
+
+def read_untrusted(path: Path, max_bytes: int) -> bytes:
+    """The bytes of a regular, non-empty file of at most `max_bytes`.
+
+    Raises:
+        ImageRejected: it is something else, or cannot be read.
+        OSError: the machine cannot read files at the moment.
+    """
+    try:
+        descriptor = os.open(path, _FLAGS)
+        try:
+            return _read(descriptor, max_bytes)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in _REJECTED:
+            raise
+        raise ImageRejected(*_REJECTED[error.errno]) from error
+
+
+def _read(descriptor: int, max_bytes: int) -> bytes:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise ImageRejected(Reason.NOT_A_FILE, "a folder, FIFO or device")
+    if status.st_size > max_bytes:
+        raise ImageRejected(Reason.TOO_LARGE, f"{status.st_size} bytes, at most {max_bytes} are let in")
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
+        # One byte more than allowed tells a file that grew since fstat.
+        data = file.read(min(status.st_size, max_bytes) + 1)
+    if len(data) > max_bytes:
+        raise ImageRejected(Reason.TOO_LARGE, f"it grew beyond {max_bytes} bytes while it was read")
+    if not data:
+        raise ImageRejected(Reason.EMPTY, "0 bytes")
+    return data

@@ -1,0 +1,261 @@
+"""init, status, config, db, version and doctor, as a user types them; and what they say when something is wrong."""
+
+import fcntl
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from adaptd.records import Accuracy, AccuracyKind, DomainState, NewImage, Progress, VersionState
+from adaptd.store import NewEpisode, NewVersion, Store
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SCHEMA = json.loads((REPOSITORY / "docs" / "schemas" / "status.json").read_text())
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder with its content."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def read_status(adaptd, project: Path) -> dict:
+    """`status --json`, checked against the schema."""
+    run = adaptd("--project", project, "status", "--json")
+    assert run.returncode == 0, run.stderr
+    document = json.loads(run.stdout)
+    jsonschema.validate(document, SCHEMA)
+    return document
+
+
+def fill(project: Path) -> None:
+    """A project in the middle of its life: source done, one domain adapted, one training, one failed."""
+    with Store(f"sqlite:///{project}/state/adaptd.db") as store, store.writing() as tx:
+        for name, state in (("source", "done"), ("night", "done"), ("rain", "training"), ("fog", "failed")):
+            domain = tx.domains.add(name, DomainState(state))
+            tx.images.add_many(domain.id, [NewImage(f"{n:064}", 1, f"{n}.png") for n in range(5)])
+            episode = tx.episodes.add(NewEpisode(domain.id, "grcl", 0, {}, "0" * 64))
+            lease = tx.episodes.lease(episode.id, "worker", "boot", 1.0)
+            tx.episodes.progress(episode.id, lease, Progress("training", 21, 50))
+            if state == "failed":
+                tx.domains.set_state(domain.id, DomainState.FAILED, "killed three times")
+                tx.episodes.fail(episode.id, lease, "killed three times")
+            if state == "done":
+                tx.domains.place(domain.id)
+                tx.episodes.commit(episode.id, lease, {})
+                version = tx.versions.add(NewVersion(None, episode.id, ("a", "b"), "w", "0" * 64)).version
+                tx.versions.set_state(version, VersionState.PROMOTED, {"passed": True, "reasons": []})
+        tx.accuracies.record(Accuracy(1, 1, AccuracyKind.MEASURED, 0.9, 10, correct=9))
+        tx.accuracies.record(Accuracy(2, 1, AccuracyKind.MEASURED, 0.8, 10, correct=8))
+        tx.accuracies.record(Accuracy(2, 2, AccuracyKind.ESTIMATED, 0.7, 10, estimator="atc"))
+
+
+class TestInit:
+    def test_it_makes_a_project_that_holds(self, adaptd, tmp_path):
+        """Folders, settings and database are there, and every other command accepts them."""
+        folder = tmp_path / "My Shop"
+        run = adaptd("init", folder, "--name", "shop", "--backbone", "lenet", "--classes", "cat,dog")
+        assert (run.returncode, run.stderr) == (0, "")
+        assert sorted(path.name for path in folder.iterdir()) == ["adaptd.toml", "inbox", "models", "state"]
+        settings = json.loads(adaptd("--project", folder, "config", "show", "--json").stdout)["settings"]
+        assert settings["model"]["name"] == "shop"
+        assert settings["model"]["classes"] == ["cat", "dog"]
+        assert settings["model"]["image_size"] == 32
+        assert settings["augmentation"]["horizontal_flip"] is False
+        assert adaptd("--project", folder, "db", "check").stdout == "database is clean\n"
+
+    def test_a_number_of_classes_names_them(self, adaptd, tmp_path):
+        """--classes 3 means 0, 1 and 2."""
+        adaptd("init", tmp_path / "p", "--classes", "3")
+        assert 'classes = ["0", "1", "2"]' in (tmp_path / "p" / "adaptd.toml").read_text()
+
+    def test_an_existing_project_is_left_alone(self, adaptd, project):
+        """A second init changes nothing."""
+        before = tree(project)
+        run = adaptd("init", project)
+        assert run.returncode == 5
+        assert "is a project already" in run.stderr
+        assert tree(project) == before
+
+    def test_a_bad_name_makes_nothing(self, adaptd, tmp_path):
+        """Settings are checked before anything is written."""
+        run = adaptd("init", tmp_path / "p", "--name", "Not A Name")
+        assert run.returncode == 5
+        assert "[model] name = 'Not A Name'" in run.stderr
+        assert not (tmp_path / "p").exists()
+
+    def test_a_file_in_the_way(self, adaptd, tmp_path):
+        """No traceback where the folder cannot be made."""
+        (tmp_path / "p").write_text("")
+        run = adaptd("init", tmp_path / "p" / "q")
+        assert run.returncode == 1
+        assert run.stderr.count("\n") == 1
+
+
+class TestStatus:
+    def test_an_empty_project(self, adaptd, project):
+        """Valid, stopped, nothing there; and a person is told what to do next."""
+        document = read_status(adaptd, project)
+        assert document["daemon"] == {"running": False, "pid": None, "command": None, "state": "stopped", "warnings": []}
+        assert (document["queue"], document["episode"], document["served"]) == ([], None, None)
+        assert "drop a folder" in adaptd("--project", project, "status").stdout
+
+    def test_a_project_in_the_middle_of_its_life(self, adaptd, project):
+        """Queue, episode, served version and R say what the store knows."""
+        fill(project)
+        document = read_status(adaptd, project)
+        assert [item["domain"] for item in document["queue"]] == ["night", "rain", "fog"]
+        assert document["episode"]["domain"] == "rain"
+        assert document["episode"]["progress"] == pytest.approx(0.42)
+        assert document["served"]["version"] == 2
+        assert document["matrix"]["domains"] == ["source", "night"]
+        assert document["matrix"]["R"] == [[0.9, None], [0.8, 0.7]]
+        assert document["matrix"]["kind"] == [["measured", None], ["measured", "estimated"]]
+        assert document["metrics"]["acc"] == pytest.approx(0.75)
+        assert document["metrics"]["bwt"] is None
+        assert "domain fog failed: killed three times" in document["daemon"]["warnings"]
+        text = adaptd("--project", project, "status").stdout
+        assert "source 80.0% measured, night 70.0% estimated" in text
+        assert "21/50" in text
+
+    def test_a_running_daemon_is_seen_by_its_lock(self, adaptd, project):
+        """The lock, not the file, says that a daemon runs."""
+        lock = project / "state" / "daemon.lock"
+        lock.write_text("4711 run")
+        assert adaptd("--project", project, "status", "--exit-code").returncode == 3
+        with lock.open() as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            assert read_status(adaptd, project)["daemon"]["pid"] == 4711
+            assert adaptd("--project", project, "status", "--exit-code").returncode == 0
+
+    def test_the_project_is_found_from_inside(self, adaptd, project):
+        """Any folder of the project will do as working directory."""
+        assert adaptd("status", cwd=project / "inbox").returncode == 0
+
+    def test_markup_in_names_is_shown_as_it_is(self, adaptd, project):
+        """A reason with brackets is text, not style."""
+        with Store(f"sqlite:///{project}/state/adaptd.db") as store, store.writing() as tx:
+            tx.domains.set_state(tx.domains.add("fog", DomainState.FAILED).id, DomainState.FAILED, "[red]x[/nope]")
+        assert "[red]x[/nope]" in adaptd("--project", project, "status").stdout
+
+
+class TestConfig:
+    def test_origins_are_shown(self, adaptd, project):
+        """A value from the environment is marked as such."""
+        run = adaptd("--project", project, "config", "show", "--json", "--origin", env={"ADAPTD_TRAINING__EPOCHS": "3"})
+        document = json.loads(run.stdout)
+        assert document["settings"]["training"]["epochs"] == 3
+        assert document["origins"]["training.epochs"] == "ADAPTD_TRAINING__EPOCHS"
+        text = adaptd("--project", project, "config", "show", "--origin", env={"COLUMNS": "200"}).stdout
+        assert "training.epochs" in text
+
+    def test_check(self, adaptd, project):
+        """Fine is said with the hash; broken exits 5 with every problem."""
+        assert "fine, hash" in adaptd("--project", project, "config", "check").stdout
+        (project / "adaptd.toml").write_text("[training]\nepoch = 1\nseed = 'x'\n")
+        run = adaptd("--project", project, "config", "check")
+        assert run.returncode == 5
+        assert len(run.stderr.splitlines()) == 2
+
+
+class TestDatabase:
+    def test_upgrade_makes_what_is_missing(self, adaptd, project):
+        """A project whose database was lost is told the command, and the command makes one."""
+        for file in (project / "state").glob("adaptd.db*"):
+            file.unlink()
+        run = adaptd("--project", project, "status")
+        assert (run.returncode, "adaptd db upgrade" in run.stderr) == (1, True)
+        assert adaptd("--project", project, "db", "upgrade").returncode == 0
+        assert adaptd("--project", project, "status").returncode == 0
+
+    def test_backup(self, adaptd, project):
+        """A copy lands in state/backups and is a database."""
+        run = adaptd("--project", project, "db", "backup")
+        copy = Path(run.stdout.split("backed up to ")[1].strip())
+        with closing(sqlite3.connect(copy)) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+    def test_postgresql_by_url(self, adaptd, project, postgres):
+        """The same commands on PostgreSQL."""
+        import psycopg
+
+        with psycopg.connect(postgres, autocommit=True) as connection:
+            connection.execute("CREATE DATABASE shop")
+        url = {"env": {"ADAPTD_DATABASE__URL": postgres.replace("/postgres?", "/shop?")}}
+        refused = adaptd("--project", project, "status", **url)
+        assert (refused.returncode, "adaptd db upgrade" in refused.stderr) == (1, True)
+        assert adaptd("--project", project, "db", "upgrade", **url).returncode == 0
+        assert adaptd("--project", project, "status", **url).returncode == 0
+        assert adaptd("--project", project, "db", "check", "--json", **url).returncode == 0
+
+
+def future(project: Path) -> None:
+    """A database of a revision that does not exist yet."""
+    with closing(sqlite3.connect(project / "state" / "adaptd.db")) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.commit()
+
+
+FAULTS = {
+    "broken TOML": (lambda project: (project / "adaptd.toml").write_text("[training"), 5, "not valid TOML"),
+    "unknown key": (lambda project: (project / "adaptd.toml").write_text("[training]\nepoch = 1"), 5, "did you mean epochs"),
+    "missing project": (lambda project: (project / "adaptd.toml").unlink(), 5, "adaptd init"),
+    "future database": (future, 1, "install the adaptd that wrote it"),
+    "no database": (lambda project: (project / "state" / "adaptd.db").write_text("a letter" * 99), 1, "move the file aside"),
+    "lost database": (lambda project: (project / "state" / "adaptd.db").unlink(), 1, "adaptd db upgrade"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_are_one_clear_message(adaptd, project, fault):
+    """The fact and the remedy, the right exit code, no traceback, nothing changed on disk."""
+    spoil, code, remedy = FAULTS[fault]
+    spoil(project)
+    before = tree(project)
+    run = adaptd("--project", project, "status")
+    assert run.returncode == code, run.stderr
+    assert remedy in run.stderr
+    assert "Traceback" not in run.stderr
+    assert run.stderr.startswith("adaptd: ")
+    assert tree(project) == before
+
+
+def test_an_unwritable_folder(tmp_path):
+    """Init where one may not write: one message, exit 1."""
+    tmp_path.chmod(0o555)
+    # Root may write anywhere, unless it gives that right away.
+    lower = ["setpriv", "--bounding-set", "-dac_override"] if os.geteuid() == 0 else []
+    command = [*lower, sys.executable, "-m", "adaptd.cli.main", "init", tmp_path / "p"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    tmp_path.chmod(0o755)
+    assert run.returncode == 1
+    assert run.stderr.startswith("adaptd: ")
+    assert "writable" in run.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_version_and_help(adaptd):
+    """The version is the package's; help names the commands; a typing mistake is usage."""
+    from adaptd import __version__
+
+    assert adaptd("version").stdout == f"adaptd {__version__}\n"
+    assert json.loads(adaptd("version", "--json").stdout)["version"] == __version__
+    assert "doctor" in adaptd("--help").stdout
+    assert adaptd("statsu").returncode == 2
+
+
+def test_doctor_finds_what_is_wrong(adaptd, project):
+    """A healthy project has nothing to mend; a lost folder is named with its remedy."""
+    healthy = adaptd("--project", project, "doctor", "--json")
+    levels = {item["name"]: item["level"] for item in json.loads(healthy.stdout)["findings"]}
+    assert "fail" not in levels.values(), healthy.stdout
+    assert {"training", "sqlite", "threads", "disk", "database", "models folder", "serving port"} <= set(levels)
+    (project / "inbox").rmdir()
+    run = adaptd("--project", project, "doctor")
+    assert run.returncode == 1
+    assert "mkdir -p" in run.stdout

@@ -1,0 +1,52 @@
+"""Pictures are made for any R, and estimates look different from measurements."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from adaptd.evaluation.matrix import Entry, Matrix
+from adaptd.evaluation.plots import plot_comparison, plot_matrix
+from adaptd.records import AccuracyKind
+
+
+def staircase(n, kind=AccuracyKind.MEASURED):
+    """R of n domains, known up to the diagonal."""
+    rows = tuple(tuple(Entry(0.9 - j / 100, kind, 10) if j <= t else None for j in range(n)) for t in range(n))
+    return Matrix(tuple(f"domain-{j}" for j in range(n)), tuple(range(n)), rows)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 30])
+def test_any_number_of_domains_is_drawn(n, tmp_path):
+    """One domain or thirty: the picture has content and a size people can look at."""
+    plot_matrix(staircase(n), tmp_path / "R.png", "title")
+    with Image.open(tmp_path / "R.png") as image:
+        assert image.format == "PNG"
+        assert 600 < image.width < 3000
+        assert 300 < image.height < 2000
+        assert np.asarray(image.convert("L")).std() > 10
+
+
+def test_unknown_and_late_domains_are_drawn(tmp_path):
+    """Empty columns, unknown entries and second batches are no obstacle."""
+    known = Entry(0.5, AccuracyKind.MEASURED)
+    rows = ((known, None), (None, None), (known, None), (None, None))
+    plot_matrix(Matrix(("source", "a"), (0, 1, 2, 5), rows, (0, 1)), tmp_path / "R.png")
+    assert (tmp_path / "R.png").stat().st_size > 0
+
+
+def test_estimates_are_told_from_measurements(tmp_path):
+    """The same numbers give another picture when they are estimates, and the same one when drawn again."""
+    pictures = []
+    for kind in (AccuracyKind.MEASURED, AccuracyKind.ESTIMATED, AccuracyKind.MEASURED):
+        plot_matrix(staircase(3, kind), tmp_path / "R.png")
+        pictures.append((tmp_path / "R.png").read_bytes())
+    assert pictures[0] != pictures[1]
+    assert pictures[0] == pictures[2]
+
+
+def test_methods_are_compared(tmp_path):
+    """Several methods with several seeds are drawn, also where BWT is undefined."""
+    runs = {"grcl": [staircase(4), staircase(4)], "source-only": [staircase(2)]}
+    plot_comparison(runs, tmp_path / "methods.png", "digits")
+    with Image.open(tmp_path / "methods.png") as image:
+        assert image.width > 600
