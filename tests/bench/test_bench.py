@@ -1,0 +1,137 @@
+"""The harness: recipes, a whole small comparison through the command line, and what its tables say."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from adaptd.bench.recipes import DIGITS, data_folder, load_digits, load_folders
+from adaptd.bench.report import render_tables
+from adaptd.errors import ConfigError, FolderUnusable
+
+SMALL = {
+    "ADAPTD_MODEL__BACKBONE": "lenet5",
+    "ADAPTD_MODEL__IMAGE_SIZE": "16",
+    "ADAPTD_SOURCE__EPOCHS": "2",
+    "ADAPTD_TRAINING__BATCH_SIZE": "16",
+}
+METHODS = "source-only,contrastive+source,contrastive+source+memory,contrastive+sdc,grcl,oracle"
+
+
+def write_images(folder: Path, count: int, shift: int, seed: int) -> None:
+    """Two classes that can be told apart, darker or brighter by domain."""
+    draw = np.random.default_rng(seed)
+    for number in range(count):
+        label = number % 2
+        image = draw.integers(0, 60, (16, 16, 3)) + shift
+        image[:, 8 * label : 8 * label + 8] += 120
+        place = folder / f"class{label}"
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image.clip(0, 255).astype(np.uint8)).save(place / f"{number}.png")
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """A source and two targets."""
+    paths = [tmp_path / name for name in ("day", "dusk", "night")]
+    for number, path in enumerate(paths):
+        write_images(path, 40, 30 * number, number)
+    return paths
+
+
+class TestRecipes:
+    def test_a_target_with_its_own_test_set_keeps_its_labels_out_of_training(self, folders, tmp_path):
+        """Images outside `_test/` have no labels; those inside do."""
+        (folders[1] / "class0").rename(folders[1] / "unsorted")
+        write_images(folders[1] / "_test", 6, 30, 9)
+        domains, classes = load_folders(folders, tmp_path / "cache", 16)
+        assert classes == ("class0", "class1")
+        assert domains[1].train.labels is None
+        assert sorted(domains[1].test.labels) == [0, 0, 0, 1, 1, 1]
+
+    def test_a_fifth_of_each_class_is_held_out(self, folders, tmp_path):
+        """The split is stratified, and the second time the cache is opened, not decoded."""
+        domains, _ = load_folders(folders, tmp_path / "cache", 16)
+        assert [(len(d.train), len(d.test)) for d in domains] == [(32, 8)] * 3
+        for folder in folders:
+            for image in folder.rglob("*.png"):
+                image.write_bytes(b"")
+        again, _ = load_folders(folders, tmp_path / "cache", 16)
+        assert (again[0].test.pixels == domains[0].test.pixels).all()
+
+    def test_a_class_the_source_does_not_have(self, folders, tmp_path):
+        """Named, before anything is trained."""
+        (folders[2] / "class1").rename(folders[2] / "other")
+        with pytest.raises(FolderUnusable, match="other"):
+            load_folders(folders, tmp_path / "cache", 16)
+
+    def test_one_folder_is_no_comparison(self, folders, tmp_path):
+        """A source alone has nothing to adapt to."""
+        with pytest.raises(ConfigError, match="at least one target"):
+            load_folders(folders[:1], tmp_path / "cache", 16)
+
+    def test_digits(self):
+        """The archives become domains in the paper's order."""
+        data = data_folder(None)
+        if not (data / "digits").is_dir():
+            pytest.skip(f"no benchmark data in {data}: set ADAPTD_BENCH_DATA")
+        recipe = load_digits(data)
+        assert [domain.name for domain in recipe.domains] == list(DIGITS)
+        assert recipe.domains[1].train.pixels.shape == (7500, 3, 32, 32)
+
+    def test_missing_data_names_the_remedy(self, tmp_path):
+        """Where the archives are not, the option is."""
+        with pytest.raises(FolderUnusable, match="--data"):
+            load_digits(tmp_path)
+
+
+def test_a_comparison_from_the_command_line(adaptd, folders, tmp_path):
+    """Every method runs the same number of steps from the same source model; a second call runs nothing again."""
+    out = tmp_path / "out"
+    words = ["bench", "folders", *folders, "--methods", METHODS, "--seeds", "0", "--epochs", "2", "--out", out]
+    run = adaptd(*words, env=SMALL)
+    assert run.returncode == 0, run.stderr
+    results = json.loads((out / "results.json").read_text())
+    rows = {row["method"]: row for row in results["rows"]}
+    assert list(rows) == METHODS.split(",")
+    assert len({json.dumps(row["R"][0]) for name, row in rows.items() if name != "oracle"}) == 1
+    assert len({row["steps"] for name, row in rows.items() if name not in {"oracle", "source-only"}}) == 1
+    assert rows["source-only"]["R"][0] == rows["source-only"]["R"][-1]
+    assert [np.shape(row["R"]) for row in rows.values()] == [(3, 3)] * 6
+    assert rows["oracle"]["harness_only"]
+    assert rows["grcl"]["episodes"][1]["cross_entropy"]["memory"]["before"] is not None
+    assert {"table.md", "comparison.png", "matrix-grcl.png"} <= {path.name for path in out.iterdir()}
+    assert "oracle (harness only)" in run.stdout
+    again = adaptd(*words, env=SMALL)
+    assert "0 of 6 cells run now" in again.stderr
+    assert json.loads((out / "results.json").read_text())["rows"] == results["rows"]
+
+
+def test_unknown_words_are_named(adaptd, folders, tmp_path):
+    """A recipe or method that does not exist is a configuration error that lists what does."""
+    for words, choice in ((["magic"], "office-caltech"), (["folders", *folders, "--methods", "magic"], "contrastive+sdc")):
+        run = adaptd("bench", *words, "--out", tmp_path / "out", env=SMALL)
+        assert run.returncode == 5
+        assert choice in run.stderr
+
+
+def test_the_gap_closed(tmp_path):
+    """(own − source-only) / (oracle − source-only), by mean ACC; the oracle closes all of it."""
+
+    def row(method: str, acc: float) -> dict:
+        report = {
+            "domain": "b",
+            "cross_entropy": {"source": {"before": 1.0, "after": 0.5}, "memory": {"before": None, "after": None}},
+        }
+        report |= {"constraint_active_ratio": {}, "memory_purity": 0.9}
+        common = {"seed": 0, "R": [[0.9, 0.5], [0.8, acc]], "acc_targets": acc, "bwt": None, "steps": 7, "seconds": 60.0}
+        return {"method": method, "acc": acc, "episodes": [report], **common}
+
+    rows = [row("source-only", 0.5), row("grcl", 0.7), row("oracle", 0.9)]
+    text = render_tables({"recipe": "x", "commit": "c", "caveats": "beware", "rows": rows})
+    assert "| grcl | 70.0 | 70.0 | – | 80.0 | -10.0 | 50 % | 7 | 1.0 |" in text
+    assert "100 %" in text
+    assert "beware" in text
+    assert "| grcl | 1 b | 1.000 → 0.500 | – | – | – | 90.0 |" in text

@@ -1,0 +1,72 @@
+"""Schedules, and update rules on the flat parameter vector."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from adaptd.learning.grcl import FlatParameters
+from adaptd.learning.optimizer import FlatOptimizer
+from adaptd.learning.plan import Plan
+from adaptd.settings import Settings
+
+
+def test_adaptation_decays_as_a_cosine_from_the_peak(settings):
+    """The first step has the peak rate, the middle half of it, the last nearly nothing."""
+    plan = Plan.for_adaptation(settings(learning_rate=0.02))
+    assert plan.rate(0, 100) == 0.02
+    assert plan.rate(50, 100) == pytest.approx(0.01)
+    assert 0 < plan.rate(99, 100) < 0.0001
+
+
+def test_the_source_warms_up_first(settings):
+    """Episode 0 rises over the first 5 % of its steps, peaks, and decays."""
+    plan = Plan.for_source(settings())
+    rates = [plan.rate(step, 100) for step in range(100)]
+    assert rates[:6] == sorted(rates[:6])
+    assert max(rates) == rates[5] == plan.learning_rate
+    assert rates[5:] == sorted(rates[5:], reverse=True)
+    assert min(rates) > 0
+
+
+def test_plans_follow_the_settings():
+    """Each kind of episode takes its numbers from its own section; the source may go without augmentation."""
+    default = Settings()
+    assert Plan.for_adaptation(default).batch_size == 256
+    assert Plan.for_source(default).optimizer == "adamw"
+    plain = default.model_copy(update={"source": default.source.model_copy(update={"augment": False})})
+    assert Plan.for_source(plain).augmentation is None
+    assert Plan.for_adaptation(default).threads >= 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "momentum", "reference"),
+    [
+        ("sgd", 0.0, lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.01)),
+        ("sgd", 0.9, lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01)),
+        ("adamw", 0.0, lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.01)),
+    ],
+)
+def test_flat_updates_equal_layerwise_updates(rule, momentum, reference):
+    """On the flat vector each rule does what it does layer by layer; a restored state goes on the same."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 3))
+    twin = copy.deepcopy(network)
+    flat = FlatParameters(network)
+    optimizer, other = FlatOptimizer(flat, rule, momentum, 0.01), reference(twin.parameters())
+    for step in range(4):
+        x = torch.randn(8, 4)
+        flat.clear()
+        flat.accumulate_into(0)
+        network(x).square().mean().backward()
+        optimizer.apply(0.1)
+        other.zero_grad()
+        twin(x).square().mean().backward()
+        other.step()
+        if step == 1:
+            kept = {name: value.clone() for name, value in optimizer.tensors().items()}
+            optimizer = FlatOptimizer(flat, rule, momentum, 0.01)
+            optimizer.restore(kept)
+    for ours, theirs in zip(network.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs)
