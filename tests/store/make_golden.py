@@ -41,6 +41,8 @@ ROWS = {
 def make(revision: str) -> Path:
     """One golden file."""
     file = GOLDEN / f"{revision}.db"
+    if file.exists():
+        sys.exit(f"{file} is there: golden files are never made again")
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA page_size=512")
         connection.execute("VACUUM")
