@@ -1,7 +1,8 @@
 """Bring a database to this adaptd's revision, back it up, check it. Imports Alembic, so only `adaptd db` and `init` use it."""
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,9 +10,9 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import URL, Connection, Engine
+from sqlalchemy import URL, Connection, event
 
-from adaptd.errors import StoreError, StoreTooNew
+from adaptd.errors import StoreConflict, StoreError, StoreTooNew
 from adaptd.store.engine import Address, describe, open_engine, parse_url, sqlite_file, translated
 from adaptd.store.schema import HEAD, REVISIONS, check_schema, find_revision
 from adaptd.store.tables import metadata
@@ -45,29 +46,37 @@ def upgrade(address: Address, backups: Path, revision: str = "head") -> Path | N
     file = sqlite_file(url)
     if file is not None and not file.exists():
         _create(file)
-    engine = open_engine(url, 30, writes=True)
-    try:
-        with translated(describe(url)):
-            current = _known_revision(engine, describe(url))
-            if current == (HEAD if revision == "head" else revision):
-                return None
-            backup_file = backup(address, backups) if file and current else None
-            with engine.begin() as connection:
-                if file is None:  # SQLite has one writer anyway
-                    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({UPGRADE_LOCK})")
-                command.upgrade(alembic_config(connection), revision)
-    finally:
-        engine.dispose()
+    current = _known_revision(url)
+    if current == (HEAD if revision == "head" else revision):
+        return None
+    backup_file = backup(address, backups) if file and current else None
+    with migrating(address) as connection:
+        command.upgrade(alembic_config(connection), revision)
     return backup_file
 
 
 def downgrade(address: Address, revision: str) -> None:
     """Go back to an older revision; for tests and for people who know why."""
+    with migrating(address) as connection:
+        command.downgrade(alembic_config(connection), revision)
+
+
+@contextmanager
+def migrating(address: Address) -> Iterator[Connection]:
+    """A transaction that may rebuild tables: all of it or nothing, one process at a time."""
     url = parse_url(address)
+    sqlite = sqlite_file(url) is not None
     engine = open_engine(url, 30, writes=True)
+    if sqlite:
+        # A table is rebuilt by dropping the old one, which rows that point to it would forbid; they are checked at the end.
+        event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA foreign_keys=OFF"))
     try:
         with translated(describe(url)), engine.begin() as connection:
-            command.downgrade(alembic_config(connection), revision)
+            if not sqlite:
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({UPGRADE_LOCK})")
+            yield connection
+            if broken := _check_references(connection, url):
+                raise StoreConflict(f"{describe(url)}: the migration would break references, so nothing was changed: {broken[0]}")
     finally:
         engine.dispose()
 
@@ -113,19 +122,22 @@ def check(address: Address) -> list[str]:
         with translated(describe(url)), engine.connect() as connection:
             context = MigrationContext.configure(connection, opts={"compare_type": True})
             findings = [f"schema differs: {difference}" for difference in compare_metadata(context, metadata)]
-            return findings + _check_sqlite(connection, url)
+            return findings + _check_integrity(connection, url) + _check_references(connection, url)
     finally:
         engine.dispose()
 
 
-def _check_sqlite(connection: Connection, url: URL) -> list[str]:
+def _check_integrity(connection: Connection, url: URL) -> list[str]:
     if sqlite_file(url) is None:
         return []
-    integrity = connection.exec_driver_sql("PRAGMA integrity_check").scalars()
-    references = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
-    return [f"integrity: {line}" for line in integrity if line != "ok"] + [
-        f"reference: row {row[1]} of {row[0]} points to nothing in {row[2]}" for row in references
-    ]
+    return [f"integrity: {line}" for line in connection.exec_driver_sql("PRAGMA integrity_check").scalars() if line != "ok"]
+
+
+def _check_references(connection: Connection, url: URL) -> list[str]:
+    if sqlite_file(url) is None:
+        return []
+    rows = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+    return [f"reference: row {row[1]} of {row[0]} points to nothing in {row[2]}" for row in rows]
 
 
 def _create(file: Path) -> None:
@@ -138,9 +150,13 @@ def _create(file: Path) -> None:
         raise StoreError(f"{file} cannot be created: {problem}") from problem
 
 
-def _known_revision(engine: Engine, where: str) -> str | None:
-    with engine.connect() as connection:
+def _known_revision(url: URL) -> str | None:
+    engine = open_engine(url, 30, writes=True)
+    with translated(describe(url)), engine.connect() as connection:
         revision = find_revision(connection)
+    engine.dispose()
     if revision is not None and revision not in REVISIONS:
-        raise StoreTooNew(f"{where} has revision {revision}, which this adaptd (up to {HEAD}) does not know: update adaptd")
+        raise StoreTooNew(
+            f"{describe(url)} has revision {revision}, which this adaptd (up to {HEAD}) does not know: update adaptd"
+        )
     return revision

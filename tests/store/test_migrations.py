@@ -7,9 +7,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from adaptd.errors import StoreTooNew
+from adaptd.errors import StoreConflict, StoreTooNew
 from adaptd.store import Store, migrate
 from adaptd.store.schema import REVISIONS
 from adaptd.store.tables import metadata
@@ -63,6 +65,31 @@ def test_golden_rows_fill_every_table():
     assert set(module.ROWS) == set(metadata.tables)
 
 
+def test_a_migration_may_rebuild_a_table_that_rows_point_to(tmp_path):
+    """SQLite changes a column by making the table anew: nothing is lost, and references still hold."""
+    file = tmp_path / "adaptd.db"
+    shutil.copy(GOLDEN / f"{REVISIONS[-1]}.db", file)
+    with migrate.migrating(file) as connection:
+        operations = Operations(MigrationContext.configure(connection))
+        with operations.batch_alter_table("domains", recreate="always") as batch:
+            batch.alter_column("reason", server_default="none")
+    with Store(file) as store, store.reading() as tx:
+        assert [domain.name for domain in tx.domains.list_all()] == ["source", "night"]
+        assert len(tx.images.list_for(1)) == 2
+    assert migrate.check(file) == []
+
+
+def test_a_migration_that_breaks_references_changes_nothing(tmp_path):
+    """The check at the end stands in for the one that rebuilding needs off."""
+    file = tmp_path / "adaptd.db"
+    shutil.copy(GOLDEN / f"{REVISIONS[-1]}.db", file)
+    with pytest.raises(StoreConflict, match="nothing was changed"), migrate.migrating(file) as connection:
+        connection.exec_driver_sql("DELETE FROM domains")
+    assert migrate.check(file) == []
+    with Store(file) as store, store.reading() as tx:
+        assert len(tx.domains.list_all()) == 2
+
+
 def test_a_backup_is_whole(tmp_path):
     """A copy has every row, and its name says which revision it has."""
     file = tmp_path / "adaptd.db"
@@ -71,7 +98,8 @@ def test_a_backup_is_whole(tmp_path):
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("DELETE FROM alembic_version")
         connection.execute("INSERT INTO alembic_version VALUES ('0000')")
-        connection.execute("INSERT INTO domains VALUES (7, 'kept', NULL, 'queued', NULL, 0, 0, '2026-01-01', '2026-01-01')")
+        row = "(name, state, created_at, updated_at) VALUES ('kept', 'queued', '2026-01-01', '2026-01-01')"
+        connection.execute(f"INSERT INTO domains {row}")
         connection.commit()
     copy = migrate.backup(address, tmp_path / "backups")
     assert copy.name.startswith("adaptd-0000-")
@@ -98,7 +126,7 @@ def test_check_finds_damage(tmp_path):
     address = f"sqlite:///{tmp_path / 'adaptd.db'}"
     migrate.upgrade(address, tmp_path)
     with closing(sqlite3.connect(tmp_path / "adaptd.db")) as connection:
-        connection.execute("INSERT INTO events VALUES (1, '2026-01-01', 'k', 'm', 99, NULL, NULL, '{}')")
+        connection.execute("INSERT INTO events (at, kind, message, domain_id, details) VALUES ('2026-01-01', 'k', 'm', 99, '{}')")
         connection.execute("DROP INDEX ix_episodes_state")
         connection.commit()
     findings = "\n".join(migrate.check(address))
