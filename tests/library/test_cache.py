@@ -120,7 +120,7 @@ import sys, itertools
 from pathlib import Path
 sys.path[:0] = {sys.path!r}
 import numpy as np
-from adaptd.library.cache import UNFINISHED, write_cache
+from adaptd.library.cache import write_cache
 from adaptd.library.imageset import ImageSet
 from adaptd.library.preprocessing import Preprocessing
 images = ImageSet(np.arange(300), np.full((300, 3, 8, 8), 7, dtype=np.uint8))
