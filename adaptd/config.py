@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
+from urllib.parse import unquote
 
 from pydantic import ValidationError
 
 from adaptd.errors import ConfigError, ProjectNotFound
-from adaptd.settings import Section, Settings
+from adaptd.settings import Section, Settings, hide_password
 
 CONFIG_FILE = "adaptd.toml"
 ENV_PREFIX = "ADAPTD_"
@@ -34,22 +35,29 @@ class Project:
     @property
     def inbox(self) -> Path:
         """The watched folder."""
-        return self.root / self.settings.paths.inbox
+        return self._resolve(self.settings.paths.inbox)
 
     @property
     def state(self) -> Path:
         """Everything that is ours alone."""
-        return self.root / self.settings.paths.state
+        return self._resolve(self.settings.paths.state)
 
     @property
     def models(self) -> Path:
         """The model repository."""
-        return self.root / self.settings.paths.models
+        return self._resolve(self.settings.paths.models)
 
     @property
-    def database_url(self) -> str:
-        """The store's address, resolved."""
-        return self.settings.database.url or f"sqlite:///{self.state / 'adaptd.db'}"
+    def database(self) -> Path | str:
+        """The store: a SQLite file, or the address of a PostgreSQL database."""
+        url = self.settings.database.url
+        if url.startswith("sqlite:///"):
+            return self._resolve(unquote(url.removeprefix("sqlite:///").partition("?")[0]))
+        return url or self.state / "adaptd.db"
+
+    def _resolve(self, path: str) -> Path:
+        """Relative to the project, absolute, or with ~ for the home of a user."""
+        return self.root / os.path.expanduser(path)  # noqa: PTH111 (Path's raises where there is no such user)
 
 
 def find_project(start: Path) -> Path | None:
@@ -76,7 +84,9 @@ def load_project(
                 "go to a project, name one with --project DIR, or make one with `adaptd init DIR`"
             )
     else:
-        root = folder.absolute()
+        root = folder.resolve()
+        if root.is_file():
+            raise ProjectNotFound(f"{root} is a file: name the project's folder")
         if not (root / CONFIG_FILE).is_file():
             raise ProjectNotFound(f"{root} is no project, it has no {CONFIG_FILE}: make one with `adaptd init {folder}`")
     values, origins = _merge(_read_file(root / CONFIG_FILE), _read_environment(environ), _read_overrides(overrides or {}))
@@ -117,14 +127,22 @@ def _merge(*layers: Layer) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     origins: dict[str, str] = {}
     for layer in layers:
         for (section, key), (value, origin) in layer.items():
+            _check_text(value, f"{origin}: [{section}] {key}")
             values.setdefault(section, {})[key] = value
             origins[f"{section}.{key}"] = origin
     return values, origins
 
 
+def _check_text(value: Any, where: str) -> None:
+    try:
+        json.dumps(value, default=str, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{where}: not valid UTF-8") from None
+
+
 def _read_file(path: Path) -> Layer:
     try:
-        return _read_text(path.read_text(encoding="utf-8"), str(path))
+        return _read_text(path.read_text(encoding="utf-8-sig"), str(path))
     except (OSError, UnicodeDecodeError) as problem:
         raise ConfigError(f"{path}: cannot be read: {problem}") from problem
 
@@ -196,7 +214,16 @@ def _explain(error: Any, origins: Mapping[str, str]) -> str:
         return f"{where}: [{section}]: unknown section{_nearest(section, sections())}"
     if error["type"] == "extra_forbidden":
         return f"{where}: [{section}] {key}: unknown key{_suggest_key(key, section)}"
-    return f"{where}: [{section}] {key} = {error['input']!r}: {error['msg'][0].lower()}{error['msg'][1:]}"
+    subject = f"{key} = {hide_password(repr(error['input']))}: " if key else ""
+    return f"{where}: [{section}] {subject}{_reason(error)}"
+
+
+def _reason(error: Any) -> str:
+    if error["type"] == "value_error":
+        return str(error["ctx"]["error"])
+    if error["type"] == "missing":
+        return "too few values"
+    return str(error["msg"][0].lower() + error["msg"][1:])
 
 
 def _suggest_key(key: str, section: str | None = None) -> str:

@@ -7,13 +7,34 @@ from pathlib import Path
 NETWORK_FILESYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "afs", "virtiofs", "vboxsf"})
 
 
-def cpu_quota() -> float | None:
-    """Processors this process may use by its cgroup, None where there is no limit."""
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """Processors this process may use by its cgroups, the strictest of them; None where there is no limit."""
     try:
-        limit, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-    except (OSError, ValueError):
+        groups = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
         return None
-    return None if limit == "max" else int(limit) / int(period)
+    quotas: list[float] = []
+    for line in groups:
+        _, controllers, group = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        # Version 2 has one tree without names; a container may not see its own place in it, but always the top.
+        top = root / "sys/fs/cgroup" / ("cpu" if controllers else "")
+        place = top / group.lstrip("/")
+        for folder in (place, *place.parents):
+            quotas += _quota(folder, "cpu.cfs_quota_us cpu.cfs_period_us" if controllers else "cpu.max")
+            if folder == top:
+                break
+    return min(quotas, default=None)
+
+
+def _quota(folder: Path, files: str) -> list[float]:
+    """The limit of one cgroup, if it has one: quota and period, in two files or in one."""
+    try:
+        limit, period = " ".join((folder / file).read_text(encoding="ascii") for file in files.split()).split()
+        return [int(limit) / int(period)] if limit not in {"max", "-1"} else []
+    except (OSError, ValueError, ZeroDivisionError):
+        return []
 
 
 def cpu_count() -> int:

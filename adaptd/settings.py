@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+import os
+import re
 from functools import cached_property
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
 
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 
@@ -15,21 +18,35 @@ NotNegative = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
 CountOrZero = Annotated[int, Field(ge=0)]
 Port = Annotated[int, Field(ge=0, le=65535)]
-Window = Annotated[str, Field(pattern=r"^$|^\d\d:\d\d-\d\d:\d\d$")]
+Clock = r"([01]\d|2[0-3]):[0-5]\d"
+Window = Annotated[str, Field(pattern=rf"^$|^{Clock}-{Clock}$")]
+Folder = Annotated[str, Field(pattern=r"^[^\x00]+$")]
+
+
+def hide_password(url: str) -> str:
+    """A database's address for people, logs and records."""
+    return re.sub(r"([?&]password=)[^&]*", r"\1***", re.sub(r"(://[^:/@]*):.*@", r"\1:***@", url))
 
 
 class Section(BaseModel):
     """One `[section]` of adaptd.toml."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class PathsSettings(Section):
-    """Where things live, relative to the project folder."""
+    """Where things live: relative to the project folder, or absolute; ~ is your home."""
 
-    inbox: str = Field("inbox", description="the watched folder: each sub-folder dropped here is a domain")
-    state: str = Field("state", description="database, caches, memories, checkpoints; keep it on a local disk")
-    models: str = Field("models", description="published versions, a Triton model repository; same filesystem as state")
+    inbox: Folder = Field("inbox", description="the watched folder: each sub-folder dropped here is a domain")
+    state: Folder = Field("state", description="database, caches, memories, checkpoints; keep it on a local disk")
+    models: Folder = Field("models", description="published versions, a Triton model repository; same filesystem as state")
+
+    @model_validator(mode="after")
+    def _three_folders(self) -> Self:
+        inbox, state, models = (Path(os.path.normpath(Path("/project", path))) for path in (self.inbox, self.state, self.models))
+        if state == models or state.is_relative_to(inbox) or models.is_relative_to(inbox):
+            raise ValueError("inbox, state and models must be three folders, and the inbox must not hold the others")
+        return self
 
 
 class ModelSettings(Section):
@@ -48,6 +65,13 @@ class ModelSettings(Section):
     )
     projector_hidden: Count = Field(2048, description="hidden width of the projector q")
     projector_output: Count = Field(128, description="length of the vectors in the bank")
+
+    @field_validator("classes")
+    @classmethod
+    def _no_class_twice(cls, classes: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(classes)) < len(classes):
+            raise ValueError("a class is named twice")
+        return classes
 
 
 class AugmentationSettings(Section):
@@ -124,10 +148,16 @@ class TrainingSettings(Section):
     learning_rate: Positive = Field(0.01, description="peak rate; decays as a cosine")
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="for sgd; above 0 it weakens the constraints")
     weight_decay: NotNegative = Field(0.0, description="above 0 it weakens the constraints")
-    seed: CountOrZero = Field(0, description="same seed, same result")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(0, description="same seed, same result")
     checkpoint_seconds: NotNegative = Field(60.0, description="save a resumable state at least this often; 0: every step")
     max_nonfinite_steps: Count = Field(20, description="fail the episode after this many NaN or infinite steps in a row")
     threads: CountOrZero = Field(0, description="CPU threads; 0: what affinity and quota allow")
+
+    @model_validator(mode="after")
+    def _something_left_for_the_target(self) -> Self:
+        if self.source_share + self.memory_share >= 1:
+            raise ValueError("source_share and memory_share together must leave something for the target: keep their sum below 1")
+        return self
 
 
 class MemorySettings(Section):
@@ -182,8 +212,23 @@ class MetricsSettings(Section):
 class DatabaseSettings(Section):
     """The store."""
 
-    url: str = Field("", description="empty: SQLite in the state folder; or postgresql://user@host/name")
-    busy_timeout_seconds: Positive = Field(30.0, description="wait this long for another writer")
+    url: str = Field(
+        "",
+        description="empty: SQLite in the state folder; or sqlite:///FILE, relative to the project; or postgresql://user@host/name",
+    )
+    busy_timeout_seconds: Annotated[float, Field(gt=0, le=86400)] = Field(30.0, description="wait this long for another writer")
+
+    @field_validator("url")
+    @classmethod
+    def _address(cls, url: str) -> str:
+        if not re.match(r"$|sqlite:///[^?]|postgresql(\+psycopg)?://", url):
+            raise ValueError("use sqlite:///FILE or postgresql://user@host/name")
+        return url
+
+    @field_serializer("url")
+    def _shown(self, url: str) -> str:
+        """Settings are printed, and stored with every episode: the password is not."""
+        return hide_password(url)
 
 
 class LoggingSettings(Section):

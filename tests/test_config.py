@@ -78,6 +78,49 @@ class TestLayers:
             load_project(inner)
 
 
+class TestPlaces:
+    def test_a_mark_at_the_beginning_of_the_file_is_no_problem(self, folder):
+        """Some editors write a byte order mark."""
+        (folder / "adaptd.toml").write_text("[training]\nepochs = 2\n", encoding="utf-8-sig")
+        assert load_project(folder, {}).settings.training.epochs == 2
+
+    @pytest.mark.parametrize(
+        ("url", "place"),
+        [
+            ("", "state/adaptd.db"),
+            ("sqlite:///a b.db", "a b.db"),
+            ("sqlite:///a%3Fb.db?x=1", "a?b.db"),
+            ("sqlite:////x.db", "/x.db"),
+        ],
+    )
+    def test_a_sqlite_file_is_relative_to_the_project(self, folder, url, place, monkeypatch):
+        """Not to the folder one happens to be in."""
+        monkeypatch.chdir("/")
+        assert load_project(folder, {"ADAPTD_DATABASE__URL": url}).database == folder / place
+
+    def test_folders_may_lie_elsewhere(self, folder, monkeypatch):
+        """Absolute paths and ~ are taken as a shell would."""
+        monkeypatch.setenv("HOME", "/home/jo")
+        project = load_project(folder, {"ADAPTD_PATHS__STATE": "~/state", "ADAPTD_PATHS__INBOX": "/mnt/inbox"})
+        assert (str(project.state), str(project.inbox), project.models) == ("/home/jo/state", "/mnt/inbox", folder / "models")
+
+    def test_the_folder_is_named_without_detours(self, folder):
+        """`a/../b` is b."""
+        assert load_project(folder / "x" / "..", {}).root == folder.resolve()
+
+    @pytest.mark.parametrize(
+        "url", ["postgresql://u:secret@h/x", "postgresql://u:s/e@secret@h/x", "postgresql://u@h/x?a=1&password=secret"]
+    )
+    def test_the_password_is_used_but_never_shown(self, folder, url):
+        """Settings are printed and stored with episodes, and their hash outlives a change of password."""
+        project = load_project(folder, {"ADAPTD_DATABASE__URL": url})
+        assert project.database == url
+        assert "secret" not in project.settings.model_dump_json()
+        assert (
+            load_project(folder, {"ADAPTD_DATABASE__URL": url.replace("secret", "other")}).settings.hash == project.settings.hash
+        )
+
+
 class TestProblems:
     def test_an_unknown_key_names_file_key_and_the_nearest(self, folder):
         """A typing mistake is answered with the right word."""
@@ -133,6 +176,36 @@ class TestProblems:
             load_project(REPOSITORY, {}, {"training.epochs": value, "model.classes": value})
         except ConfigError as caught:
             assert "--" in str(caught)  # noqa: PT017
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("[training]\nlearning_rate = inf", "finite number"),
+            ("[training]\nseed = 99999999999999999999", "less than 9223372036854775808"),
+            ("[training]\nsource_share = 0.5\nmemory_share = 0.5", "[training] source_share and memory_share together"),
+            ("[model]\nmean = [1.0]", "[model] mean = [1.0]: too few values"),
+            ('[model]\nclasses = ["a", "a"]', "a class is named twice"),
+            ('[intake]\nwindow = "25:00-26:00"', "[intake] window"),
+            ('[paths]\nstate = ""', "[paths] state"),
+            ('[paths]\nstate = "a\\u0000"', "[paths] state"),
+            ('[paths]\nstate = "models/"', "[paths] inbox, state and models must be three folders"),
+            ('[paths]\ninbox = "."', "the inbox must not hold the others"),
+            ('[database]\nurl = "mysql://u:secret@h/x"', "url = 'mysql://u:***@h/x': use sqlite:///FILE or postgresql://"),
+            ("[database]\nbusy_timeout_seconds = 1e300", "less than or equal to 86400"),
+        ],
+    )
+    def test_values_that_could_not_work(self, folder, text, said):
+        """What would fail later, or mean nothing, is refused at once."""
+        assert said in problem(folder, text)
+
+    def test_text_that_is_no_utf8(self, folder):
+        """Bytes in a variable that are no text are named, not a crash."""
+        assert problem(folder, "", {"ADAPTD_PATHS__STATE": "\udcff"}) == "ADAPTD_PATHS__STATE: [paths] state: not valid UTF-8"
+
+    def test_a_file_is_no_project(self, folder):
+        """Who names adaptd.toml itself is told to name its folder."""
+        with pytest.raises(ProjectNotFound, match="name the project's folder"):
+            load_project(folder / "adaptd.toml", {})
 
     def test_bad_names_are_refused(self, folder):
         """Names become paths and addresses."""

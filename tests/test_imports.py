@@ -47,8 +47,11 @@ def imports(path: Path) -> list[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            package = ["adaptd", *path.relative_to(PACKAGE).parts][: -node.level] if node.level else []
+            names += [
+                ".".join([*package, *(node.module or "").split("."), alias.name]).replace("..", ".") for alias in node.names
+            ]
     return names
 
 
@@ -58,6 +61,18 @@ EDGES = [(path.relative_to(PACKAGE), name) for path in sorted(PACKAGE.rglob("*.p
 def room(path: Path) -> str:
     """The room a module is in."""
     return path.parts[0].removesuffix(".py")
+
+
+def test_relative_imports_are_seen_as_what_they_are(tmp_path, monkeypatch):
+    """No way around the rules by dots."""
+    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path)
+    (tmp_path / "library").mkdir()
+    module = tmp_path / "library" / "x.py"
+    module.write_text(
+        "from ..store import Store\nfrom . import cache\nfrom .pool import Pool\nfrom .. import daemon\nimport os.path\n"
+    )
+    names = ["adaptd.store.Store", "adaptd.library.cache", "adaptd.library.pool.Pool", "adaptd.daemon", "os.path"]
+    assert imports(module) == names
 
 
 def test_rooms_import_only_whom_they_may():

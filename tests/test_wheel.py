@@ -8,11 +8,12 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 
-def test_the_wheel_runs_in_another_environment(tmp_path):
+def test_the_wheel_runs_in_another_environment(tmp_path, monkeypatch):
     """init, db upgrade and status work from the installed wheel, with the migrations inside it.
 
     The new environment borrows the dependencies installed here (not adaptd itself), so that the test takes seconds.
     """
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     build = [sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path / "dist", REPOSITORY]
     subprocess.run(build, check=True, capture_output=True, text=True)
     (wheel,) = (tmp_path / "dist").glob("adaptd-*.whl")

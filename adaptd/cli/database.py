@@ -19,7 +19,7 @@ def upgrade(context: typer.Context) -> None:
     from adaptd.store.schema import HEAD
 
     project = open_project(context)
-    backup_file = migrate.upgrade(project.database_url, backups(project))
+    backup_file = migrate.upgrade(project.database, backups(project))
     if backup_file:
         typer.echo(f"backed up to {backup_file}")
     typer.echo(f"database is at revision {HEAD}")
@@ -34,7 +34,7 @@ def backup(
     from adaptd.store import migrate
 
     project = open_project(context)
-    typer.echo(f"backed up to {migrate.backup(project.database_url, out or backups(project))}")
+    typer.echo(f"backed up to {migrate.backup(project.database, out or backups(project))}")
 
 
 @app.command()
@@ -42,7 +42,7 @@ def check(context: typer.Context, as_json: Annotated[bool, typer.Option("--json"
     """Check schema, integrity and references; exit 1 where something is wrong."""
     from adaptd.store import migrate
 
-    findings = migrate.check(open_project(context).database_url)
+    findings = migrate.check(open_project(context).database)
     if as_json:
         print_json("adaptd.db-check/1", {"clean": not findings, "findings": findings})
     else:

@@ -1,6 +1,7 @@
 """`adaptd`: all commands, and how errors reach the user. Each command lives in the module of its room."""
 
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -52,6 +53,9 @@ def version(as_json: Annotated[bool, typer.Option("--json", help="Machine-readab
 
 def main() -> None:
     """Run a command; an expected error becomes one message and its exit code, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # None where the caller closed it
+            stream.reconfigure(errors="replace")  # a terminal without arrows or umlauts gets question marks
     try:
         app()
     except AdaptdError as problem:

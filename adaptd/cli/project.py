@@ -1,6 +1,9 @@
 """`adaptd init`, and how every command finds its project and store."""
 
 import os
+import re
+import shlex
+import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,29 +11,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adaptd.config import CONFIG_FILE, Project, load_project, parse_settings, render_toml
 from adaptd.errors import ConfigError
-from adaptd.settings import LENET_SETTINGS
 
 if TYPE_CHECKING:
+    from adaptd.config import Project
     from adaptd.store import Store
 
 
-def open_project(context: typer.Context, overrides: Mapping[str, Any] | None = None) -> Project:
+def open_project(context: typer.Context, overrides: Mapping[str, Any] | None = None) -> "Project":
     """The project named by --project or found above the working directory."""
+    from adaptd.config import load_project
+
     return load_project(context.obj, overrides=overrides)
 
 
 @contextmanager
-def open_store(project: Project) -> Iterator["Store"]:
+def open_store(project: "Project") -> Iterator["Store"]:
     """The project's store, closed at the end."""
     from adaptd.store import Store
 
-    with Store(project.database_url, project.settings.database.busy_timeout_seconds) as store:
+    with Store(project.database, project.settings.database.busy_timeout_seconds) as store:
         yield store
 
 
-def backups(project: Project) -> Path:
+def backups(project: "Project") -> Path:
     """Where copies of the database go."""
     return project.state / "backups"
 
@@ -49,26 +53,36 @@ def init(
     ] = "",
 ) -> None:
     """Make a project folder: adaptd.toml, inbox/, models/, state/ and an empty database."""
+    from adaptd.config import CONFIG_FILE, Project, parse_settings, render_toml
+    from adaptd.settings import LENET_SETTINGS
+
+    folder = folder.resolve()
     if (folder / CONFIG_FILE).exists():
         raise ConfigError(f"{folder} is a project already: edit {folder / CONFIG_FILE}, or choose another folder")
     values: dict[str, Any] = {
-        "model.name": folder.absolute().name.lower() if name is None else name,
+        "model.name": _model_name(folder.name) if name is None else name,
         "model.backbone": backbone,
         "model.classes": tuple(str(n) for n in range(int(classes))) if classes.isdecimal() else _names(classes),
     }
     if backbone.startswith("lenet"):
         values |= LENET_SETTINGS
     text = render_toml(values)
-    project = Project(folder.absolute(), parse_settings(text), {})
+    project = Project(folder, parse_settings(text), {})
     for path in (project.inbox, project.models, project.state):
         path.mkdir(parents=True, exist_ok=True)
     if not project.settings.database.url:
         from adaptd.store.migrate import upgrade
 
-        upgrade(project.database_url, backups(project))
+        upgrade(project.database, backups(project))
     _write(folder / CONFIG_FILE, text)
     typer.echo(f"made {folder}: settings in {folder / CONFIG_FILE}")
-    typer.echo(f"next: adaptd --project {folder} source import DIR   (labelled pictures, one folder a class)")
+    typer.echo(f"next: adaptd --project {shlex.quote(str(folder))} source import DIR   (labelled pictures, one folder a class)")
+
+
+def _model_name(folder: str) -> str:
+    """The nearest name that clients and paths can bear: "My Shop" becomes my-shop."""
+    plain = unicodedata.normalize("NFKD", folder).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9._-]+", "-", plain).strip("._-")[:63] or "classifier"
 
 
 def _names(text: str) -> tuple[str, ...]:

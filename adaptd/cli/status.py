@@ -1,5 +1,6 @@
 """`adaptd status`: what it is doing, how far, how good, what is served. Works while the daemon is stopped."""
 
+import gc
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +29,8 @@ def status(
     ] = False,
 ) -> None:
     """Show the daemon, the queue, the running episode, what is served and how good it is."""
+    # Start-up makes many objects that stay: looking for garbage among them would take a tenth of it.
+    gc.disable()
     project = open_project(context)
     with open_store(project) as store:
         document = read_status(project, store)
@@ -55,6 +58,7 @@ def read_status(project: "Project", store: "Store") -> dict[str, Any]:
 def _watch(project: "Project", store: "Store") -> None:
     from rich.live import Live
 
+    gc.enable()
     try:
         with Live(console=make_console(), auto_refresh=False, screen=True) as live:
             while True:

@@ -4,6 +4,7 @@ import errno
 import os
 import platform
 import resource
+import shlex
 import shutil
 import socket
 import sqlite3
@@ -135,7 +136,8 @@ def _filesystems(project: Project) -> Iterator[Finding]:
 def _writable(project: Project) -> Iterator[Finding]:
     for name, path in (("inbox", project.inbox), ("state", project.state), ("models", project.models)):
         if not path.is_dir():
-            yield Finding(f"{name} writable", "fail", f"{path} is no folder", f"mkdir -p {path}")
+            remedy = f"set paths.{name} to a folder" if path.exists() else f"mkdir -p {shlex.quote(str(path))}"
+            yield Finding(f"{name} writable", "fail", f"{path} is no folder", remedy)
             continue
         try:
             with tempfile.TemporaryFile(dir=path):
@@ -163,9 +165,9 @@ def _ports(project: Project) -> Iterator[Finding]:
             with socket.socket(family, kind) as listener:
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 listener.bind(address)
-        except OSError as problem:
-            used = problem.errno == errno.EADDRINUSE
-            fact = f"{where} is in use" if used else f"{where}: {problem.strerror}"
+        except (OSError, UnicodeError) as problem:  # a host that cannot be a name is a UnicodeError
+            used = isinstance(problem, OSError) and problem.errno == errno.EADDRINUSE
+            fact = f"{where} is in use" if used else f"{where}: {problem}"
             remedy = f"fine if adaptd itself runs; else set {name}.port" if used else f"set {name}.host and {name}.port"
             yield Finding(f"{name} port", "warn" if used else "fail", fact, remedy)
         else:

@@ -17,21 +17,36 @@ from adaptd.errors import (
     StoreNotADatabase,
     StoreUnreachable,
 )
+from adaptd.settings import hide_password
+
+CONNECT_SECONDS = 10
+"""A PostgreSQL server that does not answer is given up after this; the system's own limit is minutes."""
+
+Address = Path | str
+"""A SQLite file, or a URL. A path is taken as it is: in a URL, %, ? and # would mean something."""
 
 
-def parse_url(text: str) -> URL:
+def parse_url(address: Address) -> URL:
     """The database address, with psycopg as PostgreSQL's driver."""
+    if isinstance(address, Path):
+        return URL.create("sqlite", database=str(address))
+    shown = hide_password(address)
     try:
-        url = make_url(text)
-    except ArgumentError:
-        raise ConfigError(f"database.url {text!r} is no address: use sqlite:///FILE or postgresql://user@host/name") from None
-    if url.get_backend_name() == "postgresql":
+        url = make_url(address)
+    except (ArgumentError, ValueError):
+        raise ConfigError(f"database.url {shown!r} is no address: use sqlite:///FILE or postgresql://user@host/name") from None
+    if url.drivername in {"postgresql", "postgresql+psycopg"}:
         return url.set(drivername="postgresql+psycopg")
-    if url.get_backend_name() != "sqlite":
-        raise ConfigError(f"database.url {text!r}: only sqlite and postgresql are supported")
+    if url.drivername != "sqlite":
+        raise ConfigError(f"database.url {shown!r}: use sqlite:///FILE or postgresql://user@host/name")
     if not url.database or url.database == ":memory:":
-        raise ConfigError(f"database.url {text!r}: an in-memory database forgets everything; name a file")
+        raise ConfigError(f"database.url {shown!r}: an in-memory database forgets everything; name a file")
     return url
+
+
+def describe(url: URL) -> str:
+    """The database for people: its file, or its address without the password."""
+    return str(sqlite_file(url) or hide_password(url.render_as_string(hide_password=True)))
 
 
 def sqlite_file(url: URL) -> Path | None:
@@ -44,7 +59,9 @@ def open_engine(url: URL, busy_timeout_seconds: float, *, writes: bool) -> Engin
     file = sqlite_file(url)
     if file is None:
         return _open_postgres(url, writes=writes)
-    if not file.is_file():
+    if file.exists() and not file.is_file():
+        raise StoreNotADatabase(f"{file} is no file: move it aside, then run `adaptd db upgrade`")
+    if not file.exists():
         raise StoreMissing(f"there is no database at {file}: run `adaptd db upgrade`")
     mode = URL.create("sqlite", database=f"file:{_quote(file)}", query={"mode": "rw", "uri": "true"})
     engine = create_engine(
@@ -74,7 +91,12 @@ def open_engine(url: URL, busy_timeout_seconds: float, *, writes: bool) -> Engin
 
 def _open_postgres(url: URL, *, writes: bool) -> Engine:
     try:
-        return create_engine(url, pool_pre_ping=True, execution_options={} if writes else {"postgresql_readonly": True})
+        return create_engine(
+            url,
+            pool_pre_ping=True,
+            connect_args={"connect_timeout": CONNECT_SECONDS},
+            execution_options={} if writes else {"postgresql_readonly": True},
+        )
     except ModuleNotFoundError as problem:
         raise ConfigError("PostgreSQL needs psycopg: pip install 'adaptd[postgres]'") from problem
 
@@ -95,7 +117,7 @@ def translated(where: str) -> Iterator[None]:
 
 def _translate(problem: DBAPIError, where: str) -> StoreError:
     """The table of what a driver says and what it means."""
-    said = str(problem.orig).strip()
+    said = " ".join(str(problem.orig).split())
     if isinstance(problem, IntegrityError):
         return StoreConflict(f"{where}: {said}")
     if "database is locked" in said or "database is busy" in said:

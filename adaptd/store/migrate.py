@@ -12,9 +12,12 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import URL, Connection, Engine
 
 from adaptd.errors import StoreError, StoreTooNew
-from adaptd.store.engine import open_engine, parse_url, sqlite_file, translated
+from adaptd.store.engine import Address, describe, open_engine, parse_url, sqlite_file, translated
 from adaptd.store.schema import HEAD, REVISIONS, check_schema, find_revision
 from adaptd.store.tables import metadata
+
+UPGRADE_LOCK = 0xADA97D
+"""Two upgrades of one PostgreSQL database take turns by this number."""
 
 
 def migrations_folder() -> Path:
@@ -32,7 +35,7 @@ def alembic_config(connection: Connection | None = None) -> Config:
     return config
 
 
-def upgrade(address: str, backups: Path, revision: str = "head") -> Path | None:
+def upgrade(address: Address, backups: Path, revision: str = "head") -> Path | None:
     """Migrate to `revision`, creating a SQLite file where there is none.
 
     Returns:
@@ -40,57 +43,74 @@ def upgrade(address: str, backups: Path, revision: str = "head") -> Path | None:
     """
     url = parse_url(address)
     file = sqlite_file(url)
-    fresh = file is not None and not file.exists()
-    if fresh and file is not None:
-        with translated(str(file)):
-            _create(file)
+    if file is not None and not file.exists():
+        _create(file)
     engine = open_engine(url, 30, writes=True)
     try:
-        with translated(address):
-            current = _known_revision(engine, address)
+        with translated(describe(url)):
+            current = _known_revision(engine, describe(url))
             if current == (HEAD if revision == "head" else revision):
                 return None
             backup_file = backup(address, backups) if file and current else None
             with engine.begin() as connection:
+                if file is None:  # SQLite has one writer anyway
+                    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({UPGRADE_LOCK})")
                 command.upgrade(alembic_config(connection), revision)
     finally:
         engine.dispose()
     return backup_file
 
 
-def downgrade(address: str, revision: str) -> None:
+def downgrade(address: Address, revision: str) -> None:
     """Go back to an older revision; for tests and for people who know why."""
-    engine = open_engine(parse_url(address), 30, writes=True)
+    url = parse_url(address)
+    engine = open_engine(url, 30, writes=True)
     try:
-        with translated(address), engine.begin() as connection:
+        with translated(describe(url)), engine.begin() as connection:
             command.downgrade(alembic_config(connection), revision)
     finally:
         engine.dispose()
 
 
-def backup(address: str, folder: Path) -> Path:
-    """Copy a SQLite database into `folder`, consistently, while others use it."""
-    file = sqlite_file(parse_url(address))
+def backup(address: Address, folder: Path) -> Path:
+    """Copy a SQLite database into `folder`, consistently, while others use it; the copy is whole or not there."""
+    url = parse_url(address)
+    file = sqlite_file(url)
     if file is None:
         raise StoreError("this database is PostgreSQL: back it up with pg_dump")
-    engine = open_engine(parse_url(address), 30, writes=False)
+    engine = open_engine(url, 30, writes=False)
     with translated(str(file)), engine.connect() as connection:
         revision = find_revision(connection)
     engine.dispose()
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"adaptd-{revision}-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}.db"
-    with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(target)) as copy:
-        source.backup(copy)
+    draft = target.with_suffix(".part")
+    try:
+        _copy(file, draft)
+        draft.replace(target)
+    except sqlite3.Error as problem:
+        raise StoreError(
+            f"{file} cannot be backed up to {folder}: {problem}; see `adaptd db check` and whether there is room"
+        ) from problem
+    finally:
+        draft.unlink(missing_ok=True)
     return target
 
 
-def check(address: str) -> list[str]:
+def _copy(file: Path, target: Path) -> None:
+    with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(target)) as copy:
+        source.backup(copy)
+        if (damage := copy.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise sqlite3.DatabaseError(f"it is damaged ({damage})")
+
+
+def check(address: Address) -> list[str]:
     """What is wrong with the database: schema, integrity, references. Empty where nothing is."""
     url = parse_url(address)
     engine = open_engine(url, 30, writes=False)
     try:
-        check_schema(engine, address)
-        with translated(address), engine.connect() as connection:
+        check_schema(engine, describe(url))
+        with translated(describe(url)), engine.connect() as connection:
             context = MigrationContext.configure(connection, opts={"compare_type": True})
             findings = [f"schema differs: {difference}" for difference in compare_metadata(context, metadata)]
             return findings + _check_sqlite(connection, url)
@@ -118,9 +138,9 @@ def _create(file: Path) -> None:
         raise StoreError(f"{file} cannot be created: {problem}") from problem
 
 
-def _known_revision(engine: Engine, address: str) -> str | None:
+def _known_revision(engine: Engine, where: str) -> str | None:
     with engine.connect() as connection:
         revision = find_revision(connection)
     if revision is not None and revision not in REVISIONS:
-        raise StoreTooNew(f"{address} has revision {revision}, which this adaptd (up to {HEAD}) does not know: update adaptd")
+        raise StoreTooNew(f"{where} has revision {revision}, which this adaptd (up to {HEAD}) does not know: update adaptd")
     return revision

@@ -28,7 +28,8 @@ def check_schema(engine: Engine, where: str) -> None:
     if revision == HEAD:
         return
     if revision is None or revision in REVISIONS:
-        raise StoreTooOld(f"{where} has revision {revision}, this adaptd needs {HEAD}: run `adaptd db upgrade`")
+        found = "no tables" if revision is None else f"revision {revision}"
+        raise StoreTooOld(f"{where} has {found}, this adaptd needs revision {HEAD}: run `adaptd db upgrade`")
     raise StoreTooNew(
         f"{where} has revision {revision}, which this adaptd (up to {HEAD}) does not know: "
         "install the adaptd that wrote it, or restore a backup from state/backups"

@@ -8,7 +8,7 @@ from typing import Self
 from sqlalchemy import Connection
 
 from adaptd.store.domains import Domains
-from adaptd.store.engine import open_engine, parse_url, translated
+from adaptd.store.engine import Address, describe, open_engine, parse_url, translated
 from adaptd.store.episodes import Checkpoints, Episodes
 from adaptd.store.events import Events
 from adaptd.store.images import Images
@@ -46,9 +46,9 @@ class Store:
     wait for it up to the busy timeout, then raise StoreBusy.
     """
 
-    def __init__(self, address: str, busy_timeout_seconds: float = 30, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(self, address: Address, busy_timeout_seconds: float = 30, clock: Callable[[], datetime] = utc_now) -> None:
         url = parse_url(address)
-        self._where = url.render_as_string(hide_password=True)
+        self._where = describe(url)
         self._clock = clock
         self._readers = open_engine(url, busy_timeout_seconds, writes=False)
         self._writer = open_engine(url, busy_timeout_seconds, writes=True)

@@ -89,6 +89,32 @@ class TestInit:
         assert "[model] name = 'Not A Name'" in run.stderr
         assert not (tmp_path / "p").exists()
 
+    @pytest.mark.parametrize(
+        ("folder", "name"),
+        [("My Shop", "my-shop"), ("Überladen", "uberladen"), ("店", "classifier"), ("-x", "x"), ("a" * 99, "a" * 63)],
+    )
+    def test_any_folder_gives_a_name(self, adaptd, tmp_path, folder, name):
+        """The model is named after the folder as nearly as names allow."""
+        run = adaptd("init", tmp_path / folder)
+        assert run.returncode == 0, run.stderr
+        assert f'name = "{name}"' in (tmp_path / folder / "adaptd.toml").read_text()
+
+    @pytest.mark.parametrize("folder", ["what?", "100%41", "a#b", "two words", "b\udcff"])
+    def test_a_project_stays_inside_its_folder(self, adaptd, tmp_path, folder):
+        """Whatever the folder is called, everything is in it and every command works."""
+        run = adaptd("init", tmp_path / folder)
+        assert run.returncode == 0, run.stderr
+        for words in (["status"], ["status", "--json"], ["db", "check"], ["db", "backup"], ["config", "show", "--origin"]):
+            run = adaptd("--project", tmp_path / folder, *words)
+            assert (run.returncode, run.stderr) == (0, ""), words
+        assert list(tmp_path.iterdir()) == [tmp_path / folder]
+        assert (tmp_path / folder / "state" / "adaptd.db").is_file()
+
+    def test_a_detour_makes_no_folders(self, adaptd, tmp_path):
+        """`a/../b` makes b only."""
+        assert adaptd("init", "a/../b", cwd=tmp_path).returncode == 0
+        assert [path.name for path in tmp_path.iterdir()] == ["b"]
+
     def test_a_file_in_the_way(self, adaptd, tmp_path):
         """No traceback where the folder cannot be made."""
         (tmp_path / "p").write_text("")
@@ -144,6 +170,15 @@ class TestStatus:
         assert "[red]x[/nope]" in adaptd("--project", project, "status").stdout
 
 
+def test_a_plain_terminal_gets_question_marks(adaptd, project):
+    """No arrow and no umlaut is worth a traceback."""
+    with Store(project / "state" / "adaptd.db") as store, store.writing() as tx:
+        tx.domains.set_state(tx.domains.add("fog", DomainState.FAILED).id, DomainState.FAILED, "naïve → wrong")
+    run = adaptd("--project", project, "status", env={"PYTHONIOENCODING": "ascii"})
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "na?ve ? wrong" in run.stdout
+
+
 class TestConfig:
     def test_origins_are_shown(self, adaptd, project):
         """A value from the environment is marked as such."""
@@ -179,6 +214,60 @@ class TestDatabase:
         copy = Path(run.stdout.split("backed up to ")[1].strip())
         with closing(sqlite3.connect(copy)) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+    def test_a_damaged_database_is_not_backed_up(self, adaptd, project):
+        """A copy that could not be restored is no backup: nothing is left of it."""
+        file = project / "state" / "adaptd.db"
+        content = bytearray(file.read_bytes())
+        content[4096 * 3 : 4096 * 12] = b"\xaa" * (4096 * 9)
+        file.write_bytes(content)
+        run = adaptd("--project", project, "db", "backup")
+        assert (run.returncode, run.stdout) == (1, "")
+        assert run.stderr.startswith("adaptd: ")
+        assert list((project / "state" / "backups").glob("*")) == []
+
+    def test_a_backup_without_room(self, adaptd, project):
+        """One message, and no half copy."""
+        import resource
+
+        run = adaptd(
+            "--project", project, "db", "backup", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+        )
+        assert run.returncode == 1
+        assert "cannot be backed up" in run.stderr
+        assert run.stderr.count("\n") == 1
+        assert list((project / "state" / "backups").glob("*")) == []
+
+    def test_a_folder_where_the_database_should_be(self, adaptd, project):
+        """The remedy is not the command that just failed."""
+        (project / "state" / "adaptd.db").unlink()
+        (project / "state" / "adaptd.db").mkdir()
+        assert "move it aside" in adaptd("--project", project, "db", "upgrade").stderr
+
+    @pytest.mark.parametrize(
+        "words", [["status"], ["db", "upgrade"], ["db", "check"], ["config", "show"], ["config", "show", "--json"]]
+    )
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "postgresql://u:secret@localhost:1/x",
+            "postgresql://u@localhost:1/x?password=secret",
+            "postgresql://u:secret@localhost:port/x",
+            "mysql://u:secret@h/x",
+        ],
+    )
+    def test_passwords_are_never_printed(self, adaptd, project, words, url):
+        """Not in settings, not in errors; and an error is one line."""
+        run = adaptd("--project", project, *words, env={"ADAPTD_DATABASE__URL": url})
+        assert "secret" not in run.stdout + run.stderr
+        assert len(run.stderr.splitlines()) == (run.returncode != 0)
+
+    def test_upgrades_at_the_same_time_take_turns(self, empty_address):
+        """All of them end well, on both engines."""
+        program = f"from pathlib import Path; from adaptd.store.migrate import upgrade; upgrade({empty_address!r}, Path('/none'))"
+        command = [sys.executable, "-c", program]
+        runs = [subprocess.Popen(command, stderr=subprocess.PIPE, cwd=REPOSITORY) for _ in range(4)]
+        assert [run.communicate(timeout=60)[1] for run in runs] == [b""] * 4
 
     def test_postgresql_by_url(self, adaptd, project, postgres):
         """The same commands on PostgreSQL."""
@@ -256,6 +345,7 @@ def test_doctor_finds_what_is_wrong(adaptd, project):
     assert "fail" not in levels.values(), healthy.stdout
     assert {"training", "sqlite", "threads", "disk", "database", "models folder", "serving port"} <= set(levels)
     (project / "inbox").rmdir()
-    run = adaptd("--project", project, "doctor")
+    run = adaptd("--project", project, "doctor", env={"ADAPTD_SERVING__HOST": "x" * 300, "COLUMNS": "1000"})
     assert run.returncode == 1
     assert "mkdir -p" in run.stdout
+    assert "set serving.host" in run.stdout
