@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from adaptd.errors import CacheUnusable
-from adaptd.library.cache import damaged_rows, open_cache, remove_unfinished, take, write_cache
+from adaptd.library.cache import UNFINISHED, damaged_rows, open_cache, remove_unfinished, take, write_cache
 from adaptd.library.imageset import ImageSet
 from adaptd.library.preprocessing import Preprocessing
 
@@ -128,11 +128,13 @@ print("go", flush=True)
 for number in itertools.count():
     write_cache(Path({str(tmp_path)!r}) / str(number), images, ["0" * 64] * 300, Preprocessing(8))
 """
-    rests = 0
-    for round_ in range(6):
+    rests, deadline = 0, time.monotonic() + 120
+    while rests < 3:
+        assert time.monotonic() < deadline, "no kill ever hit a cache that was being written"
         process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
         process.stdout.readline()
-        time.sleep(0.02 + 0.007 * round_)
+        while not ((tmp_path / "0").is_dir() and any(tmp_path.glob(f"{UNFINISHED}*"))):
+            assert process.poll() is None
         process.send_signal(signal.SIGKILL)
         process.wait()
         process.stdout.close()
@@ -147,4 +149,3 @@ for number in itertools.count():
             for file in path.iterdir():
                 file.unlink()
             path.rmdir()
-    assert rests > 0
