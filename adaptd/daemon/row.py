@@ -1,11 +1,10 @@
 """A row of R: a model on every domain it should be good at, measured where there are labels, else estimated."""
 
-from torch import nn
-
 from adaptd.daemon.materials import Materials
 from adaptd.evaluation.estimators import ATC, estimate_accuracy
 from adaptd.evaluation.evaluator import measure, predict
 from adaptd.evaluation.intervals import wilson
+from adaptd.learning.backbones import Classifier
 from adaptd.records import Accuracy, AccuracyKind, Domain
 from adaptd.settings import EvaluationSettings
 
@@ -14,14 +13,14 @@ UNNUMBERED = 0
 
 
 def evaluate_row(
-    model: nn.Module, materials: Materials, settings: EvaluationSettings, only: int | None = None
+    model: Classifier, materials: Materials, settings: EvaluationSettings, only: int | None = None
 ) -> tuple[Accuracy, ...]:
     """The model's accuracy on each domain of the row, or on one of them by id."""
     domains = [domain for domain in materials.measured_on if only is None or domain.id == only]
     return tuple(_evaluate(model, materials, settings, domain) for domain in domains)
 
 
-def _evaluate(model: nn.Module, materials: Materials, settings: EvaluationSettings, domain: Domain) -> Accuracy:
+def _evaluate(model: Classifier, materials: Materials, settings: EvaluationSettings, domain: Domain) -> Accuracy:
     test = materials.open_test(domain)
     if test is None:
         return _estimate(model, materials, settings, domain)
@@ -31,7 +30,7 @@ def _evaluate(model: nn.Module, materials: Materials, settings: EvaluationSettin
     return Accuracy(UNNUMBERED, domain.id, kind, found.accuracy, found.n, correct=found.correct, low=low, high=high)
 
 
-def _estimate(model: nn.Module, materials: Materials, settings: EvaluationSettings, domain: Domain) -> Accuracy:
+def _estimate(model: Classifier, materials: Materials, settings: EvaluationSettings, domain: Domain) -> Accuracy:
     images = materials.open_unlabelled(domain)
     reference = materials.open_test(materials.source)
     assert reference is not None

@@ -1,0 +1,38 @@
+"""Removing what killed processes, failed episodes and replaced memories left in the state folder."""
+
+import shutil
+
+from adaptd.daemon.layout import Layout
+from adaptd.library.cache import remove_unfinished
+from adaptd.records import Episode, EpisodeState
+from adaptd.store import Store
+
+
+def sweep(store: Store, layout: Layout) -> None:
+    """Remove leftovers; only while the project is ours alone.
+
+    Beside unfinished files only those go that belong to an episode in the store: what it does not know, it may have forgotten,
+    as a database that was restored from a backup has.
+    """
+    with store.reading() as tx:
+        episodes = tx.episodes.list_all()
+        kept = {layout.state / checkpoint.path for e in episodes for checkpoint in tx.checkpoints.list_for(e.id)}
+    remove_unfinished(layout.caches)
+    remove_unfinished(layout.memories)
+    newest = {episode.domain_id: episode.id for episode in episodes if episode.state is EpisodeState.DONE}
+    for episode in episodes:
+        for folder in layout.checkpoints(episode.id).glob("*"):
+            if folder not in kept:
+                shutil.rmtree(folder)
+        if episode.state not in {EpisodeState.QUEUED, EpisodeState.TRAINING}:
+            _clear(layout, episode, keeps_memory=newest.get(episode.domain_id) == episode.id)
+
+
+def _clear(layout: Layout, episode: Episode, *, keeps_memory: bool) -> None:
+    """What an episode that is over does not need any more; a failed one leaves nothing at all."""
+    shutil.rmtree(layout.checkpoints(episode.id), ignore_errors=True)
+    layout.unfinished_weights(episode.id).unlink(missing_ok=True)
+    if not keeps_memory:
+        shutil.rmtree(layout.memory(episode.domain_id, episode.id), ignore_errors=True)
+    if episode.state is not EpisodeState.DONE:
+        layout.weights(episode.id).unlink(missing_ok=True)
