@@ -35,7 +35,8 @@ Json = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
 def import_source(
     context: typer.Context,
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Labelled images: one sub-folder a class, optionally _test/<class>/.")
+        Path,
+        typer.Argument(metavar="DIR", readable=False, help="Labelled images: one sub-folder a class, optionally _test/<class>/."),
     ],
     weights: Annotated[
         str | None, typer.Option(metavar="FILE", help="Start from a safetensors file, or from `torchvision`.")
@@ -55,10 +56,12 @@ def import_source(
 
 def adapt(
     context: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Unlabelled images, optionally with _test/<class>/.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", readable=False, help="Unlabelled images, optionally with _test/<class>/.")
+    ],
     domain: Annotated[str | None, typer.Option(metavar="NAME", help="The domain's name; default: the folder's.")] = None,
     test: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Labelled test images, <class>/*, to measure accuracy.")
+        Path | None, typer.Option(metavar="DIR", readable=False, help="Labelled test images, <class>/*, to measure accuracy.")
     ] = None,
     method: Annotated[
         str | None, typer.Option(help="grcl, contrastive+sdc, contrastive+source, …; default: method.name.")

@@ -23,9 +23,10 @@ class Stop:
 
     def request(self, number: int, _frame: FrameType | None = None) -> None:
         """Take note of a signal; a second one ends the process at once, which is as safe as any other way to die."""
+        if self.requested:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
         self._signal = signal.Signals(number)
-        for each in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(each, signal.SIG_DFL)
         if sys.stderr.isatty():
             os.write(2, b"\nstopping after this step; once more stops at once\n")
 
