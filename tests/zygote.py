@@ -3,10 +3,12 @@
 A line of JSON on standard input starts a command or waits for one; a line on standard output answers.
 """
 
+import gc
 import json
 import os
 import signal
 import sys
+import traceback
 from typing import Any
 
 SECONDS = 90
@@ -29,8 +31,18 @@ def start(order: dict[str, Any]) -> int:
     sys.argv = ["adaptd", *order["words"]]
     from adaptd.cli.main import main
 
-    main()
-    sys.exit(0)
+    code: Any = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code or 0
+    except BaseException:  # noqa: BLE001 (as the interpreter does)
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Taking down an interpreter that holds torch takes longer than most commands.
+    os._exit(code)
 
 
 def serve() -> None:
@@ -44,6 +56,7 @@ def serve() -> None:
     # The first optimizer imports a compiler that nothing here uses.
     torch.optim.SGD([torch.zeros(1)], lr=0.1)
     assert adaptd.daemon.episode, adaptd.evaluation.metrics
+    gc.freeze()  # else every child's collector would copy all of it
     # Not `for line in stdin`: a child must not find the next orders in a buffer it inherited.
     while order := os.read(0, 1 << 20):
         asked = json.loads(order)

@@ -1,6 +1,7 @@
 """Removing what killed processes, failed episodes and replaced memories left in the state folder."""
 
 import shutil
+from pathlib import Path
 
 from adaptd.daemon.layout import Layout
 from adaptd.library.cache import remove_unfinished
@@ -21,16 +22,22 @@ def sweep(store: Store, layout: Layout) -> None:
     remove_unfinished(layout.memories)
     newest = {episode.domain_id: episode.id for episode in episodes if episode.state is EpisodeState.DONE}
     for episode in episodes:
-        for folder in layout.checkpoints(episode.id).glob("*"):
-            if folder not in kept:
-                shutil.rmtree(folder)
+        _sweep_checkpoints(layout.checkpoints(episode.id), kept)
         if episode.state not in {EpisodeState.QUEUED, EpisodeState.TRAINING}:
             _clear(layout, episode, keeps_memory=newest.get(episode.domain_id) == episode.id)
 
 
+def _sweep_checkpoints(folder: Path, kept: set[Path]) -> None:
+    """Remove checkpoints without a row, and their folder where none is left."""
+    found = set(folder.glob("*"))
+    for path in found - kept:
+        shutil.rmtree(path)
+    if folder.is_dir() and not found & kept:
+        folder.rmdir()
+
+
 def _clear(layout: Layout, episode: Episode, *, keeps_memory: bool) -> None:
-    """What an episode that is over does not need any more; a failed one leaves nothing at all."""
-    shutil.rmtree(layout.checkpoints(episode.id), ignore_errors=True)
+    """Remove what an episode that is over does not need any more; a failed one leaves nothing at all."""
     layout.unfinished_weights(episode.id).unlink(missing_ok=True)
     if not keeps_memory:
         shutil.rmtree(layout.memory(episode.domain_id, episode.id), ignore_errors=True)
