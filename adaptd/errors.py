@@ -22,6 +22,7 @@ AdaptdError
 │   ├── StoreConflict           a row that must be unique, or must exist, is not
 │   └── StoreUnreachable        cannot be opened or written: permission, disk, network
 ├── ProjectBusy                 another process works on the project
+├── Interrupted        exit 128 + signal: 130 after Ctrl-C, 143 after SIGTERM
 ├── PublishError                a version cannot be exported, proven or published
 └── ServingError                a request or the server
 
@@ -29,6 +30,7 @@ A message states the fact and the remedy.
 """
 
 from enum import IntEnum
+from signal import Signals
 
 
 class ExitCode(IntEnum):
@@ -45,7 +47,7 @@ class ExitCode(IntEnum):
 class AdaptdError(Exception):
     """Base of all expected errors: shown to the user as one message, without a traceback."""
 
-    exit_code = ExitCode.FAILURE
+    exit_code: int = ExitCode.FAILURE
 
 
 class ConfigError(AdaptdError):
@@ -142,6 +144,14 @@ class StoreUnreachable(StoreError):
 
 class ProjectBusy(AdaptdError):
     """Another process is working on the project."""
+
+
+class Interrupted(AdaptdError):
+    """A signal asked to stop, and the work did so in order."""
+
+    def __init__(self, by: Signals) -> None:
+        super().__init__(f"stopped by {by.name}: the same command goes on from here")
+        self.exit_code = 128 + by
 
 
 class PublishError(AdaptdError):

@@ -1,7 +1,9 @@
-"""`adaptd source import` and `adaptd adapt`: one episode in the foreground, with progress, resumed by the same command."""
+"""`adaptd source import` and `adaptd adapt`: one episode in the foreground, with progress, resumed by the same command.
+
+Ctrl-C and SIGTERM leave a checkpoint and exit with 130 and 143.
+"""
 
 import re
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,14 +14,15 @@ import typer
 from adaptd.cli.output import make_console, print_json
 from adaptd.cli.progress import progress_bar
 from adaptd.cli.project import open_project, open_store
-from adaptd.errors import ConfigError, EpisodeError
-from adaptd.records import SOURCE, DomainState, Episode
+from adaptd.errors import ConfigError
+from adaptd.records import SOURCE, Episode
 from adaptd.settings import NAME_PATTERN
 
 if TYPE_CHECKING:
     from adaptd.config import Project
     from adaptd.daemon.episode import Finished
     from adaptd.daemon.importing import Imported, Importer
+    from adaptd.daemon.stopping import Stop
     from adaptd.learning.reports import StepReport
     from adaptd.store import Store
 
@@ -32,7 +35,8 @@ Json = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
 def import_source(
     context: typer.Context,
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Labelled images: one sub-folder a class, optionally _test/<class>/.")
+        Path,
+        typer.Argument(metavar="DIR", readable=False, help="Labelled images: one sub-folder a class, optionally _test/<class>/."),
     ],
     weights: Annotated[
         str | None, typer.Option(metavar="FILE", help="Start from a safetensors file, or from `torchvision`.")
@@ -44,25 +48,20 @@ def import_source(
     if weights is not None and weights != "torchvision":
         weights = str(Path(weights).absolute())
     project = open_project(context, {"model.weights": weights, "source.epochs": epochs})
-    with _working(project, "source import") as (store, importer):
-        episode = importer.find_unfinished(SOURCE)
-        if episode is None:
-            with store.reading() as tx:
-                domain = tx.domains.find(SOURCE)
-            if domain is not None and domain.state is DomainState.DONE:
-                raise EpisodeError("the source was imported already: make another project for another source")
-            with progress_bar("reading images") as show:
-                imported = importer.showing(show).import_source(folder)
-            episode = _tell_imported(imported)
-        _run(project, store, episode, as_json)
+    with _working(project, "source import") as (store, stop):
+        with _importing(project, store, stop) as importer:
+            episode = importer.find_unfinished(SOURCE) or _tell_imported(importer.import_source(folder))
+        _run(project, store, episode, stop, as_json)
 
 
 def adapt(
     context: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Unlabelled images, optionally with _test/<class>/.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", readable=False, help="Unlabelled images, optionally with _test/<class>/.")
+    ],
     domain: Annotated[str | None, typer.Option(metavar="NAME", help="The domain's name; default: the folder's.")] = None,
     test: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Labelled test images, <class>/*, to measure accuracy.")
+        Path | None, typer.Option(metavar="DIR", readable=False, help="Labelled test images, <class>/*, to measure accuracy.")
     ] = None,
     method: Annotated[
         str | None, typer.Option(help="grcl, contrastive+sdc, contrastive+source, …; default: method.name.")
@@ -73,30 +72,38 @@ def adapt(
     """Adapt to a domain: one episode in the foreground. Interrupted, the same command goes on where it stopped."""
     project = open_project(context, {"method.name": method, "training.epochs": epochs})
     name = _domain_name(folder) if domain is None else _checked(domain)
-    with _working(project, "adapt") as (store, importer):
-        episode = importer.find_unfinished(name)
-        if episode is None:
-            with progress_bar("reading images") as show:
-                imported = importer.showing(show).import_domain(folder, name, test)
-            episode = _tell_imported(imported)
-        _run(project, store, episode, as_json)
+    with _working(project, "adapt") as (store, stop):
+        with _importing(project, store, stop) as importer:
+            episode = importer.find_unfinished(name) or _tell_imported(importer.import_domain(folder, name, test))
+        _run(project, store, episode, stop, as_json)
 
 
 @contextmanager
-def _working(project: "Project", command: str) -> Iterator[tuple["Store", "Importer"]]:
-    """Be the only one at work on the project; a termination signal is an interruption, which leaves a checkpoint."""
-    from adaptd.daemon.importing import Importer
+def _working(project: "Project", command: str) -> Iterator[tuple["Store", "Stop"]]:
+    """Be the only one at work on the project, in a state folder without leftovers; a signal is a request to stop."""
+    from adaptd.daemon.layout import Layout
     from adaptd.daemon.lock import hold_project
+    from adaptd.daemon.stopping import noting_signals
+    from adaptd.daemon.sweep import sweep
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+    with noting_signals() as stop, open_store(project) as store, hold_project(project.state, command):
+        sweep(store, Layout(project.state))
+        yield store, stop
 
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        with open_store(project) as store, hold_project(project.state, command):
-            yield store, Importer(project, store)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+
+@contextmanager
+def _importing(project: "Project", store: "Store", stop: "Stop") -> Iterator["Importer"]:
+    """An importer that shows its progress, and stops between two files."""
+    from adaptd.daemon.importing import Importer
+
+    with progress_bar("reading images") as show:
+
+        def show_file(done: int, total: int) -> None:
+            stop.check()
+            show(done, total)
+
+        yield Importer(project, store, show_file)
+    stop.check()
 
 
 def _tell_imported(imported: "Imported") -> Episode:
@@ -109,18 +116,18 @@ def _tell_imported(imported: "Imported") -> Episode:
     return imported.episode
 
 
-def _run(project: "Project", store: "Store", episode: Episode, as_json: bool) -> None:
+def _run(project: "Project", store: "Store", episode: Episode, stop: "Stop", as_json: bool) -> None:
     from adaptd.daemon.episode import EpisodeRunner
 
     if episode.attempts:
-        typer.echo(f"episode {episode.id} goes on where it was interrupted, with the settings it began with", err=True)
+        typer.echo(f"episode {episode.id} goes on where it was interrupted, with the images and settings it began with", err=True)
     with progress_bar(f"episode {episode.id}") as show:
 
         def show_step(report: "StepReport") -> None:
             losses = " ".join(f"{name} {value:.3f}" for name, value in report.losses.items())
             show(report.step, report.steps, losses or "skipped: not finite")
 
-        finished = EpisodeRunner(project, store, episode, show_step).run()
+        finished = EpisodeRunner(project, store, episode, show_step, stop).run()
     _tell_finished(store, finished, as_json)
 
 
@@ -149,6 +156,8 @@ def _domain_name(folder: Path) -> str:
 
 
 def _checked(name: str) -> str:
-    if not re.match(NAME_PATTERN, name) or name == SOURCE:
-        raise ConfigError(f"{name!r} is no name for a domain: use a-z, 0-9, dot, dash and underscore, at most 63, not `source`")
+    if not re.fullmatch(NAME_PATTERN.strip("^$"), name) or name == SOURCE:
+        raise ConfigError(
+            f"{name!r} is no name for a domain: give --domain NAME of a-z, 0-9, dot, dash, underscore, at most 63, not `source`"
+        )
     return name

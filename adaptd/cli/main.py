@@ -63,7 +63,9 @@ def main() -> None:
         sys.exit(problem.exit_code)
     except OSError as problem:
         where = f"{problem.filename}: " if problem.filename else ""
-        typer.echo(f"adaptd: {where}{problem.strerror or problem}; check that it exists, is writable and has room", err=True)
+        typer.echo(
+            f"adaptd: {where}{problem.strerror or problem}; check that it exists, may be read and written, and has room", err=True
+        )
         sys.exit(ExitCode.FAILURE)
 
 

@@ -7,6 +7,9 @@ import typer
 
 from adaptd.cli.output import make_console, print_json
 from adaptd.cli.project import open_project, open_store
+from adaptd.errors import NothingToLearn
+
+EMPTY = "R is empty: run `adaptd source import DIR` first"
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,10 +28,14 @@ def matrix(
     from adaptd.evaluation.metrics import summarize
     from adaptd.observe.status import read_matrix
 
+    if as_json and as_csv:
+        raise typer.BadParameter("choose --json or --csv, not both")
     project = open_project(context)
     with open_store(project) as store, store.reading() as tx:
         found = read_matrix(tx)
     if plot is not None:
+        if not found.rows:
+            raise NothingToLearn(EMPTY)
         from adaptd.evaluation.plots import plot_matrix
 
         plot_matrix(found, plot, project.settings.model.name)
@@ -49,7 +56,7 @@ def render_matrix(found: "Matrix") -> "RenderableType":
     from adaptd.evaluation.metrics import summarize
 
     if not found.rows:
-        return "R is empty: run `adaptd source import DIR` first"
+        return EMPTY
     table = Table(title="R: accuracy after each episode, %", title_justify="left", caption="~ estimated, without labels")
     table.add_column("episode", justify="right")
     for name in found.domains:

@@ -5,6 +5,7 @@ Whatever kills the process, running the episode again goes on from the newest wh
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 import socket
@@ -19,14 +20,25 @@ from adaptd.daemon.importing import SUPERVISED
 from adaptd.daemon.layout import Layout
 from adaptd.daemon.materials import Materials
 from adaptd.daemon.row import evaluate_row
-from adaptd.errors import CheckpointError, EpisodeError
+from adaptd.daemon.stopping import Stop
+from adaptd.daemon.sweep import sweep
+from adaptd.errors import (
+    AdaptdError,
+    CheckpointError,
+    ConfigError,
+    EpisodeError,
+    IntakeError,
+    StoreBusy,
+    WeightsMismatch,
+    WeightsUnavailable,
+)
 from adaptd.learning.backbones import Classifier, build_classifier
 from adaptd.learning.checkpoint import read_checkpoint, write_checkpoint
 from adaptd.learning.loop import Episode as Training
 from adaptd.learning.methods.registry import create_method
 from adaptd.learning.plan import Plan
 from adaptd.learning.reports import Outcome, StepReport
-from adaptd.learning.weights import load_classifier, load_weights, save_classifier
+from adaptd.learning.weights import TORCHVISION, load_classifier, load_weights, save_classifier
 from adaptd.library.cache import write_cache
 from adaptd.machine import boot_id
 from adaptd.records import Accuracy, DomainState, Episode, Lease, MemoryItem, Progress, Version
@@ -35,7 +47,14 @@ from adaptd.store import NewVersion, Store
 
 LEASE_SECONDS = 60.0
 PROGRESS_SECONDS = 1.0
+PATIENCE_SECONDS = 300.0
+"""How long a write that the episode cannot do without waits for a locked database."""
 CHECKPOINTS_KEPT = 2
+
+FAILURES = (EpisodeError, ConfigError, IntakeError)
+"""Errors that trying again as it is would only repeat. After others (disk full, database gone) the episode goes on later."""
+
+log = logging.getLogger(__name__)
 
 ShowStep = Callable[[StepReport], None]
 
@@ -50,14 +69,18 @@ class Finished:
 
 
 class EpisodeRunner:
-    """Runs one queued or interrupted episode."""
+    """Runs one queued or interrupted episode, until it is done or `stop` is requested."""
 
-    def __init__(self, project: Project, store: Store, episode: Episode, show: ShowStep | None = None) -> None:
+    def __init__(
+        self, project: Project, store: Store, episode: Episode, show: ShowStep | None = None, stop: Stop | None = None
+    ) -> None:
+        self._root = project.root
         self._store = store
         self._episode = episode
         self._settings = Settings.model_validate_json(json.dumps(episode.config))
         self._layout = Layout(project.state)
         self._show = show
+        self._stop = stop or Stop()
         self._lease = self._take_lease()
         self._progressed = self._checkpointed = time.monotonic()
 
@@ -65,15 +88,23 @@ class EpisodeRunner:
         """Train, evaluate, commit.
 
         An expected failure sets the episode aside with its reason; an interruption leaves a checkpoint to go on from.
+
+        Raises:
+            Interrupted: it was asked to stop.
         """
         try:
             return self._run()
-        except EpisodeError as problem:
-            with self._store.writing() as tx:
-                tx.episodes.fail(self._episode.id, self._lease, str(problem))
-                tx.domains.set_state(self._episode.domain_id, DomainState.FAILED, str(problem))
-                self._event(tx.events.add, "episode-failed", str(problem))
+        except FAILURES as problem:
+            self._set_aside(problem)
             raise
+
+    def _set_aside(self, problem: AdaptdError) -> None:
+        with self._store.writing(PATIENCE_SECONDS) as tx:
+            tx.episodes.fail(self._episode.id, self._lease, str(problem))
+            tx.checkpoints.forget_all(self._episode.id)
+            tx.domains.set_state(self._episode.domain_id, DomainState.FAILED, str(problem))
+            self._event(tx.events.add, "episode-failed", str(problem))
+        sweep(self._store, self._layout)
 
     def _run(self) -> Finished:
         with self._store.reading() as tx:
@@ -85,17 +116,36 @@ class EpisodeRunner:
         method = create_method(self._episode.method)
         training = Training(model, method, materials.open_data(), plan)
         self._resume(training)
+        self._stop.check()
+        self._progress(Progress("preparing", training.step, training.steps))
         self._train(training)
         outcome = training.finish()
         return self._finish(model, outcome, materials, parent)
 
     def _start_model(self, parent: Version | None) -> Classifier:
         if parent is not None:
-            return load_classifier(self._layout.state / parent.weights_path)
+            return self._load(parent)
         model = build_classifier(self._settings.model, self._episode.seed)
-        if self._settings.model.weights:
-            load_weights(model, self._settings.model.weights)
+        weights = self._settings.model.weights
+        if weights:
+            load_weights(model, weights if weights == TORCHVISION else self._root / weights)
         return model
+
+    def _load(self, version: Version) -> Classifier:
+        """The model of a version, if its file is the one that was written."""
+        path = self._layout.state / version.weights_path
+        try:
+            found = hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError as error:
+            raise WeightsUnavailable(
+                f"cannot read the weights of version {version.version} ({error}): restore the file from a backup"
+            ) from error
+        if found != version.weights_sha256:
+            raise WeightsMismatch(
+                f"the weights of version {version.version} in {path} are damaged, their SHA-256 is {found[:12]}…, "
+                f"not {version.weights_sha256[:12]}…: restore the file from a backup"
+            )
+        return load_classifier(path)
 
     def _resume(self, training: Training) -> None:
         """Go on from the newest checkpoint that is whole; one that is not is reported and passed over."""
@@ -105,32 +155,37 @@ class EpisodeRunner:
             try:
                 training.restore(read_checkpoint(self._layout.state / checkpoint.path, checkpoint.sha256))
             except CheckpointError as problem:
-                with self._store.writing() as tx:
+                log.warning("step %s of episode %s is lost: %s", checkpoint.step, self._episode.id, problem)
+                with self._store.writing(PATIENCE_SECONDS) as tx:
                     tx.checkpoints.forget(checkpoint.id)
                     self._event(tx.events.add, "checkpoint-refused", str(problem))
                 continue
             return
+        if known:
+            log.warning("episode %s starts afresh: none of its checkpoints can be used", self._episode.id)
 
     def _train(self, training: Training) -> None:
         every = self._settings.training.checkpoint_seconds
-        try:
-            for report in training:
-                now = time.monotonic()
-                if now - self._progressed >= PROGRESS_SECONDS or report.step == report.steps:
-                    self._progress(Progress("training", report.step, report.steps))
-                if now - self._checkpointed >= every:
-                    self._checkpoint(training)
-                if self._show is not None:
-                    self._show(report)
-        except KeyboardInterrupt:
-            self._checkpoint(training)
-            raise
+        for report in training:
+            now, is_last = time.monotonic(), report.step == report.steps
+            if now - self._progressed >= PROGRESS_SECONDS or is_last:
+                self._progress(Progress("training", report.step, report.steps))
+            # The last one always: what follows may take long and be stopped too.
+            if now - self._checkpointed >= every or is_last or self._stop.requested:
+                self._checkpoint(training)
+            if self._show is not None:
+                self._show(report)
+            self._stop.check()
 
     def _progress(self, progress: Progress) -> None:
+        """Tell how far it is, if the database lets us: nobody needs to know, and nobody else can take the episode."""
         self._progressed = time.monotonic()
-        with self._store.writing() as tx:
-            tx.episodes.progress(self._episode.id, self._lease, progress)
-            self._lease = tx.episodes.renew(self._episode.id, self._lease, self._progressed + LEASE_SECONDS)
+        try:
+            with self._store.writing() as tx:
+                tx.episodes.progress(self._episode.id, self._lease, progress)
+                self._lease = tx.episodes.renew(self._episode.id, self._lease, self._progressed + LEASE_SECONDS)
+        except StoreBusy as problem:
+            log.warning("progress was not recorded: %s", problem)
 
     def _checkpoint(self, training: Training) -> None:
         self._checkpointed = time.monotonic()
@@ -143,7 +198,7 @@ class EpisodeRunner:
         shutil.rmtree(folder, ignore_errors=True)
         digest = write_checkpoint(folder, training.state())
         old = known[CHECKPOINTS_KEPT - 1 :]
-        with self._store.writing() as tx:
+        with self._store.writing(PATIENCE_SECONDS) as tx:
             tx.checkpoints.add(self._episode.id, training.step, self._layout.relative(folder), digest)
             for checkpoint in old:
                 tx.checkpoints.forget(checkpoint.id)
@@ -151,14 +206,16 @@ class EpisodeRunner:
             shutil.rmtree(self._layout.state / checkpoint.path, ignore_errors=True)
 
     def _finish(self, model: Classifier, outcome: Outcome, materials: Materials, parent: Version | None) -> Finished:
+        self._stop.check()
         self._progress(Progress("evaluating", 1, 1))
         weights = self._layout.weights(self._episode.id)
-        digest = _write(weights, save_classifier(model))
+        digest = _write(weights, self._layout.unfinished_weights(self._episode.id), save_classifier(model))
         memory = self._keep_memory(outcome, materials)
         row = evaluate_row(model, materials, self._settings.evaluation)
         before = self._earlier_entries(materials)
+        self._stop.check()
         classes = self._settings.model.classes
-        with self._store.writing() as tx:
+        with self._store.writing(PATIENCE_SECONDS) as tx:
             candidate = NewVersion(
                 parent.version if parent else None, self._episode.id, classes, self._layout.relative(weights), digest
             )
@@ -170,12 +227,11 @@ class EpisodeRunner:
             tx.domains.place(self._episode.domain_id)
             tx.domains.set_state(self._episode.domain_id, DomainState.DONE)
             number = tx.episodes.commit(self._episode.id, self._lease, outcome.report)
-            for checkpoint in tx.checkpoints.list_for(self._episode.id):
-                tx.checkpoints.forget(checkpoint.id)
+            tx.checkpoints.forget_all()
             self._event(
                 tx.events.add, "episode-done", f"episode {number} gave version {version.version}", version=version.version
             )
-        shutil.rmtree(self._layout.checkpoints(self._episode.id), ignore_errors=True)
+        sweep(self._store, self._layout)
         return Finished(number, version, outcome.report)
 
     def _keep_memory(self, outcome: Outcome, materials: Materials) -> list[MemoryItem] | None:
@@ -198,7 +254,7 @@ class EpisodeRunner:
         """The source model and the one before on the new domain: entries above R's diagonal, for FWT and for the gain."""
         entries: list[Accuracy] = []
         for version in materials.earlier_versions:
-            model = load_classifier(self._layout.state / version.weights_path)
+            model = self._load(version)
             found = evaluate_row(model, materials, self._settings.evaluation, only=self._episode.domain_id)
             entries += [replace(entry, version=version.version) for entry in found]
         return entries
@@ -214,10 +270,9 @@ class EpisodeRunner:
         add(kind, message, domain_id=self._episode.domain_id, episode_id=self._episode.id, **more)
 
 
-def _write(path: Path, content: bytes) -> str:
+def _write(path: Path, temporary: Path, content: bytes) -> str:
     """Write a file that is there whole or not at all, also after a power cut; its SHA-256."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}")
     with temporary.open("wb") as file:
         file.write(content)
         file.flush()

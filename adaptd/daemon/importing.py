@@ -1,9 +1,10 @@
 """A folder of images becomes a domain: decoded, recorded, queued for its episode. Trains nothing.
 
-First the rows (the domain is `arriving`), then the caches, then the episode (the domain is `queued`): a process killed between
-any two of these goes on when the same folder is imported again.
+First the rows (the domain is `arriving`), then the caches, then the episode (the domain is `queued`). A batch counts once an
+episode is queued for it: what a killed import or a failed episode left of a batch is replaced by the next import.
 """
 
+import json
 import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -12,15 +13,19 @@ from pathlib import Path
 
 from adaptd.config import Project
 from adaptd.daemon.layout import Layout
-from adaptd.errors import ConfigError, FolderUnusable, NothingToLearn
+from adaptd.errors import ConfigError, EpisodeError, FolderUnusable, NothingToLearn, WeightsUnavailable
 from adaptd.library.draft import Decoded, Draft, ShowProgress, decode_files
-from adaptd.library.folders import Found, Listing, list_domain, list_source, list_test_set, split_by_class
+from adaptd.library.folders import Found, Listing, list_domain, list_source, list_test_set, printable, split_by_class
 from adaptd.library.preprocessing import Limits, Preprocessing
 from adaptd.records import SOURCE, Domain, DomainState, Episode, NewImage, Split
+from adaptd.settings import Settings
 from adaptd.store import NewEpisode, Store, Transaction
 
 SUPERVISED = "supervised"
 """The method of episode 0."""
+
+MODEL_KEYS = ("classes", "backbone", "image_size", "mean", "std", "projector_hidden", "projector_output")
+"""The settings that a model is made with and that cannot change afterwards; the classes may also be left to the source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,53 +47,41 @@ class Importer:
     store: Store
     progress: ShowProgress | None = None
 
-    def showing(self, progress: ShowProgress) -> "Importer":
-        """The same, telling how many files are done."""
-        return replace(self, progress=progress)
-
     def import_source(self, folder: Path) -> Imported:
         """A labelled folder, one sub-folder a class; splits off a test set unless it brings `_test/`."""
+        self._check_source()
         listing = list_source(folder)
         settings = self.project.settings
         with self._decode(listing) as draft:
-            classes = _check_classes(draft, settings.model.classes, folder)
             if listing.test:
-                tests = set(listing.test)
-                test = [image for image in draft.images if image.file in tests]
-                train = [image for image in draft.images if image.file not in tests]
+                train, test = _apart(draft, listing)
             else:
                 seed = settings.training.seed
                 train, test = map(list, split_by_class(draft.images, _label, settings.source.test_fraction, seed))
-            if len({_label(image) for image in train}) < 2:
+            classes = _check_classes(listing, draft, train, settings.model.classes, folder)
+            if len({_label(image) for image in train}) < 2 or not test:
                 raise FolderUnusable(
-                    f"{folder} has usable training images of fewer than two classes; see which files were rejected"
+                    f"{folder} needs usable training images of two classes and a test image, not {_counted(draft, train, test)}"
                 )
-            return self._record(_Drop(SOURCE, SUPERVISED, draft, listing.strays, train, test, classes))
+            return self._record(_Drop(SOURCE, folder, SUPERVISED, draft, listing.strays, train, test, classes))
 
     def import_domain(self, folder: Path, name: str, test_folder: Path | None = None) -> Imported:
         """An unlabelled folder, with a labelled test set in `_test/` or beside it."""
+        classes = self._check_model()
         listing = list_domain(folder)
         if test_folder is not None:
             extra = list_test_set(test_folder)
             listing = Listing(listing.train, listing.test + extra.test, listing.strays + extra.strays)
-        classes = self._known_classes()
-        tests = set(listing.test)
+        unknown = sorted({file.label for file in listing.test if file.label is not None} - set(classes))
+        if unknown:
+            raise FolderUnusable(
+                f"the test images of {folder} have a class {unknown[0]!r} that the source does not know: "
+                f"rename or remove its folder; known are {', '.join(classes)}"
+            )
         with self._decode(listing) as draft:
-            test = [image for image in draft.images if image.file in tests]
-            unknown = sorted({_label(image) for image in test} - set(classes))
-            if unknown:
-                raise FolderUnusable(
-                    f"the test images of {folder} have a class {unknown[0]!r} that the source does not know: {classes}"
-                )
-            train = [image for image in draft.images if image.file not in tests]
-            least = self.project.settings.intake.minimum_images
-            if len(train) < least:
-                rejected = f", {len(draft.rejected)} were rejected (the first: {_first(draft)})" if draft.rejected else ""
-                raise NothingToLearn(
-                    f"{folder} has {len(train)} usable images, fewer than intake.minimum_images = {least}{rejected}"
-                )
+            train, test = _apart(draft, listing)
             method = self.project.settings.method.name
-            return self._record(_Drop(name, method, draft, listing.strays, train, test, classes))
+            return self._record(_Drop(name, folder, method, draft, listing.strays, train, test, classes))
 
     def find_unfinished(self, name: str) -> Episode | None:
         """The episode of a domain that was queued or interrupted."""
@@ -96,11 +89,29 @@ class Importer:
             domain = tx.domains.find(name)
             return None if domain is None else tx.episodes.find_unfinished(domain.id)
 
-    def _known_classes(self) -> tuple[str, ...]:
+    def _check_source(self) -> None:
+        """Refuse what would fail only after all images are decoded."""
+        with self.store.reading() as tx:
+            if tx.versions.find_latest() is not None:
+                raise EpisodeError("the source was imported already: make another project for another source")
+        weights = self.project.settings.model.weights
+        if weights not in {"", "torchvision"} and not (self.project.root / weights).is_file():
+            raise WeightsUnavailable(f"there is no weights file {self.project.root / weights}: check --weights or model.weights")
+
+    def _check_model(self) -> tuple[str, ...]:
+        """The classes of the newest model, which must still be the one that the settings describe."""
         with self.store.reading() as tx:
             version = tx.versions.find_latest()
-        if version is None:
-            raise NothingToLearn("there is no source model yet: run `adaptd source import DIR` first")
+            if version is None:
+                raise NothingToLearn("there is no source model yet: run `adaptd source import DIR` first")
+            built = tx.episodes.get(version.episode_id).config["model"]
+        wanted = self.project.settings.model.model_dump(mode="json")
+        for key in MODEL_KEYS if wanted["classes"] else MODEL_KEYS[1:]:
+            if wanted[key] != built[key]:
+                raise ConfigError(
+                    f"model.{key} is {wanted[key]} in the settings, but the model was made with {built[key]}: "
+                    "set it back, or make another project"
+                )
         return version.classes
 
     def _decode(self, listing: Listing) -> AbstractContextManager[Draft]:
@@ -113,81 +124,112 @@ class Importer:
     def _record(self, drop: "_Drop") -> Imported:
         with self.store.writing() as tx:
             domain = tx.domains.find(drop.name) or tx.domains.add(drop.name, DomainState.ARRIVING)
-            batch = _open_batch(tx, domain)
+            batch = tx.episodes.last_batch(domain.id) + 1
+            # Left by an import that was killed, or by an episode that failed: no model has learned from it.
+            tx.images.remove_batch(domain.id, batch)
+            drop = drop.without({image.sha256 for image in tx.images.list_for(domain.id)})
+            if domain.name != SOURCE:
+                self._require_enough(drop)
+            ids: dict[str, int] = {}
             for split, images in drop.parts:
-                tx.images.add_many(domain.id, [_new(image, split, batch) for image in images])
+                ids |= tx.images.add_many(domain.id, [_new(image, split, batch) for image in images])
             tx.domains.set_state(domain.id, DomainState.ARRIVING)
-            mine = {image.sha256: image.id for image in tx.images.list_for(domain.id) if image.batch == batch}
-        layout = Layout(self.project.state)
-        train, test = (
-            self._seal(drop.draft, images, mine, layout.cache(domain.id, batch, split), drop.classes)
-            for split, images in drop.parts
-        )
-        if not train:
-            self._close_empty(domain)
-            raise NothingToLearn(f"every image was in domain {drop.name} before: there is nothing new to learn")
+        for split, images in drop.parts:
+            self._seal(drop, images, ids, Layout(self.project.state).cache(domain.id, batch, split))
         with self.store.writing() as tx:
             episode = self._queue(tx, domain, drop, batch)
-        return Imported(episode, train, test, len(drop.draft.rejected) + len(drop.strays), len(drop.draft.duplicates))
+        return Imported(episode, len(drop.train), len(drop.test), drop.set_aside, len(drop.draft.duplicates))
 
-    def _seal(self, draft: Draft, images: Sequence[Decoded], ids: dict[str, int], target: Path, classes: tuple[str, ...]) -> int:
-        """Write the cache of one split; images that an earlier batch has are left out."""
-        named = [(image, ids[image.sha256]) for image in images if image.sha256 in ids]
-        labels = [classes.index(_label(image)) for image, _ in named] if named and named[0][0].file.label is not None else None
-        # The domain is still `arriving`: whatever a killed process left here was never counted.
+    def _require_enough(self, drop: "_Drop") -> None:
+        least = self.project.settings.intake.minimum_images
+        if len(drop.train) >= least:
+            return
+        if drop.known and not drop.train:
+            raise NothingToLearn(f"every image of {drop.folder} was in domain {drop.name} before: there is nothing new to learn")
+        before = f", {drop.known} were in domain {drop.name} before" if drop.known else ""
+        raise NothingToLearn(
+            f"{drop.folder} has too few images to learn from, intake.minimum_images is {least}: "
+            f"{_counted(drop.draft, drop.train, drop.test)}{before}"
+        )
+
+    def _seal(self, drop: "_Drop", images: Sequence[Decoded], ids: dict[str, int], target: Path) -> None:
+        """Write the cache of one split."""
+        labels = None if not images or images[0].file.label is None else [drop.classes.index(_label(image)) for image in images]
+        # No episode counts on this batch: whatever lies here is left over.
         shutil.rmtree(target, ignore_errors=True)
-        if named:
-            draft.seal(target, named, labels)
-        return len(named)
+        if images:
+            drop.draft.seal(target, [(image, ids[image.sha256]) for image in images], labels)
 
     def _queue(self, tx: Transaction, domain: Domain, drop: "_Drop", batch: int) -> Episode:
-        settings, draft = self.project.settings, drop.draft
-        for item in draft.rejected:
-            tx.quarantine.add(domain.id, item.file.name, item.reason, item.detail, str(item.file.path))
-        for file in drop.strays:
-            tx.quarantine.add(domain.id, file.name, "no-class", "stands outside of any class folder", str(file.path))
+        for reason, detail, file in drop.refused(known={(q.path, q.reason) for q in tx.quarantine.list_all(domain.id)}):
+            tx.quarantine.add(domain.id, file.name, reason, detail, printable(file.path))
         tx.domains.set_state(domain.id, DomainState.QUEUED)
-        config = settings.model_dump(mode="json")
+        config = self.project.settings.model_dump(mode="json")
         config["model"]["classes"] = list(drop.classes)
+        settings = Settings.model_validate_json(json.dumps(config))
         episode = tx.episodes.add(NewEpisode(domain.id, drop.method, settings.training.seed, config, settings.hash, batch))
-        message = f"{domain.name}: {len(draft.images)} images accepted, {len(draft.rejected) + len(drop.strays)} set aside"
-        tx.events.add("domain-queued", message, domain_id=domain.id, episode_id=episode.id, duplicates=len(draft.duplicates))
+        message = f"{domain.name}: {len(drop.train) + len(drop.test)} images accepted, {drop.set_aside} set aside"
+        duplicates = len(drop.draft.duplicates)
+        tx.events.add("domain-queued", message, domain_id=domain.id, episode_id=episode.id, duplicates=duplicates)
         return episode
-
-    def _close_empty(self, domain: Domain) -> None:
-        with self.store.writing() as tx:
-            tx.domains.set_state(domain.id, DomainState.DONE)
 
 
 @dataclass(frozen=True, slots=True)
 class _Drop:
-    """A decoded folder on its way into the store."""
+    """A decoded folder on its way into the store. `known` counts images that an earlier batch has."""
 
     name: str
+    folder: Path
     method: str
     draft: Draft
     strays: tuple[Found, ...]
     train: Sequence[Decoded]
     test: Sequence[Decoded]
     classes: tuple[str, ...]
+    known: int = 0
 
     @property
     def parts(self) -> tuple[tuple[Split, Sequence[Decoded]], ...]:
         return (Split.TRAIN, self.train), (Split.TEST, self.test)
 
+    @property
+    def set_aside(self) -> int:
+        return len(self.draft.rejected) + len(self.strays)
 
-def _open_batch(tx: Transaction, domain: Domain) -> int:
-    """The batch a killed import left open, else the next one."""
-    last = max((image.batch for image in tx.images.list_for(domain.id)), default=0)
-    return max(last, 1) if domain.state is DomainState.ARRIVING else last + 1
+    def without(self, hashes: set[str]) -> "_Drop":
+        """The same without images that the domain has already."""
+        train, test = ([image for image in images if image.sha256 not in hashes] for _, images in self.parts)
+        return replace(self, train=train, test=test, known=len(self.train) + len(self.test) - len(train) - len(test))
+
+    def refused(self, known: set[tuple[str | None, str]]) -> list[tuple[str, str, Found]]:
+        """Reason, detail and file of what cannot be used, but for what an earlier import said already."""
+        every = [(item.reason, item.detail, item.file) for item in self.draft.rejected]
+        every += [("no-class", "stands outside of any class folder", file) for file in self.strays]
+        return [entry for entry in every if (printable(entry[2].path), entry[0]) not in known]
 
 
-def _check_classes(draft: Draft, wanted: tuple[str, ...], folder: Path) -> tuple[str, ...]:
-    found = {image.file.label for image in draft.images if image.file.label is not None}
+def _apart(draft: Draft, listing: Listing) -> tuple[list[Decoded], list[Decoded]]:
+    """Training and test images, as the folder tells them apart."""
+    tests = set(listing.test)
+    train = [image for image in draft.images if image.file not in tests]
+    return train, [image for image in draft.images if image.file in tests]
+
+
+def _check_classes(
+    listing: Listing, draft: Draft, train: Sequence[Decoded], wanted: tuple[str, ...], folder: Path
+) -> tuple[str, ...]:
+    """The classes in output order: those of the settings, else the folder's, each of which needs a training image."""
+    named = {file.label for file in (*listing.train, *listing.test) if file.label is not None}
     if not wanted:
-        return tuple(sorted(found))
-    if found - set(wanted):
-        raise ConfigError(f"{folder} has a class {min(found - set(wanted))!r} that model.classes does not list: {list(wanted)}")
+        barren = sorted(named - {_label(image) for image in train})
+        if barren:
+            raise FolderUnusable(
+                f"{folder}: class {barren[0]!r} has no usable training image, add some or remove its folder; "
+                f"in all there are {_counted(draft, train, ())}"
+            )
+        return tuple(sorted(named))
+    if named - set(wanted):
+        raise ConfigError(f"{folder} has a class {min(named - set(wanted))!r} that model.classes does not list: {list(wanted)}")
     return wanted
 
 
@@ -196,9 +238,14 @@ def _label(image: Decoded) -> str:
     return image.file.label
 
 
-def _first(draft: Draft) -> str:
-    item = draft.rejected[0]
-    return f"{item.file.name}, {item.reason}: {item.detail}"
+def _counted(draft: Draft, train: Sequence[Decoded], test: Sequence[Decoded]) -> str:
+    """What became of a folder's files, for an error."""
+    tested = f" and {len(test)} test" if test else ""
+    counts = f"{len(train)} training{tested} images, {len(draft.duplicates)} duplicates"
+    if not draft.rejected:
+        return counts
+    first = draft.rejected[0]
+    return f"{counts}, {len(draft.rejected)} rejected (the first: {first.file.name}, {first.reason}: {first.detail})"
 
 
 def _new(image: Decoded, split: Split, batch: int) -> NewImage:

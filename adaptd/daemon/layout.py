@@ -21,13 +21,22 @@ class Layout:
         """The decoded images of one batch of a domain."""
         return self.caches / f"{domain_id}-{batch}-{split}"
 
+    @property
+    def memories(self) -> Path:
+        """Pixels of memories."""
+        return self.state / "memory"
+
     def memory(self, domain_id: int, episode_id: int) -> Path:
         """The pixels of a domain's memory as an episode left it."""
-        return self.state / "memory" / f"{domain_id}-{episode_id}"
+        return self.memories / f"{domain_id}-{episode_id}"
 
     def weights(self, episode_id: int) -> Path:
         """The weights after an episode."""
         return self.state / "weights" / f"episode-{episode_id}.safetensors"
+
+    def unfinished_weights(self, episode_id: int) -> Path:
+        """The same while they are being written."""
+        return self.state / "weights" / f".episode-{episode_id}.safetensors"
 
     def checkpoints(self, episode_id: int) -> Path:
         """The folder of an episode's checkpoints."""

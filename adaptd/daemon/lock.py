@@ -5,6 +5,7 @@ The kernel frees it with the process, however that ends.
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from pathlib import Path
 from adaptd.errors import ProjectBusy
 
 LOCK_FILE = "daemon.lock"
+LOOKS = 50
+"""Times a lock is tried while only somebody like `status` looks at it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +49,24 @@ def hold_project(state: Path, command: str) -> Iterator[None]:
     state.mkdir(parents=True, exist_ok=True)
     handle = os.open(state / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            other = find_holder(state)
-            who = f"process {other.pid} (adaptd {other.command})" if other else "another process"
-            raise ProjectBusy(f"{who} is working on {state.parent}: wait for it, or stop it first") from None
+        _lock(handle, state)
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()} {command}".encode("ascii"), 0)
         yield
     finally:
         os.close(handle)
+
+
+def _lock(handle: int, state: Path) -> None:
+    for _ in range(LOOKS):
+        try:
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # find_holder holds the lock for a moment too, and that is nobody at work.
+            other = find_holder(state)
+            if other is not None:
+                raise ProjectBusy(
+                    f"process {other.pid} (adaptd {other.command}) is working on {state.parent}: wait for it, or stop it first"
+                ) from None
+            time.sleep(0.01)
+    raise ProjectBusy(f"another process is working on {state.parent}: wait for it, or stop it first")

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptd.daemon.layout import Layout
-from adaptd.errors import NothingToLearn
 from adaptd.learning.batches import EpisodeData
 from adaptd.learning.grcl import MemorySelection
 from adaptd.library.cache import Cache, open_cache, take
@@ -35,7 +34,7 @@ class Materials:
         episode: the episode.
         source: domain 0.
         measured_on: the domains of this episode's row of R: all placed ones and the episode's own.
-        batches: of each domain, by id: its finished batches, and the episode's own.
+        parts: of each domain, by id: the splits of its finished batches, and of the episode's own.
         memories: of each past domain in the order of positions: where its memory's pixels lie.
         earlier_versions: the source model and the newest one, where the episode's domain is new to R.
         confidences: of the images in the own domain's memory so far, by image id.
@@ -45,7 +44,7 @@ class Materials:
     episode: Episode
     source: Domain
     measured_on: tuple[Domain, ...]
-    batches: dict[int, tuple[int, ...]]
+    parts: dict[int, tuple[tuple[int, Split], ...]]
     memories: dict[int, Path]
     earlier_versions: tuple[Version, ...]
     confidences: dict[int, float]
@@ -57,8 +56,8 @@ class Materials:
         placed = sorted((d for d in tx.domains.list_all() if d.position is not None), key=lambda d: d.position or 0)
         done = tx.episodes.list_all(EpisodeState.DONE)
         last_done = {e.domain_id: e.id for e in done}
-        batches = {e.domain_id: tuple(x.batch for x in done if x.domain_id == e.domain_id) for e in done}
-        batches[own.id] = (*batches.get(own.id, ()), episode.batch)
+        learned = {(e.domain_id, e.batch) for e in (*done, episode)}
+        parts = {d.id: tuple(part for part in tx.images.list_parts(d.id) if (d.id, part[0]) in learned) for d in (*placed, own)}
         memories = {d.id: layout.memory(d.id, last_done[d.id]) for d in placed if d.position}
         versions = tx.versions.list_all()
         earlier = {v.version: v for v in (*versions[:1], *versions[-1:])} if own.position is None and placed else {}
@@ -67,7 +66,7 @@ class Materials:
             episode,
             placed[0] if placed else own,
             tuple(placed) if own.position is not None else (*placed, own),
-            batches,
+            parts,
             memories,
             tuple(earlier.values()),
             {item.image_id: item.confidence for item in tx.memories.list_for(own.id)},
@@ -76,27 +75,26 @@ class Materials:
     @property
     def preprocessing(self) -> Preprocessing:
         """How the images were made."""
-        return self._open(self.source.id, Split.TRAIN)[0].index.preprocessing
+        return self._open(self.source, Split.TRAIN)[0].index.preprocessing
 
     def open_data(self) -> EpisodeData:
         """The arrays of the episode."""
-        source = _join(self._open(self.source.id, Split.TRAIN))
+        source = _join(self._open(self.source, Split.TRAIN))
         assert source is not None
         if self.episode.domain_id == self.source.id:
             return EpisodeData(source)
-        memories = tuple(open_cache(path).images for path in self.memories.values() if path.is_dir())
+        memories = tuple(open_cache(path).images for path in self.memories.values())
         target = open_cache(self.layout.cache(self.episode.domain_id, self.episode.batch, Split.TRAIN)).images
         return EpisodeData(source, memories, target)
 
     def open_test(self, domain: Domain) -> ImageSet | None:
         """A domain's labelled test set, None where it has none."""
-        return _join(self._open(domain.id, Split.TEST))
+        return _join(self._open(domain, Split.TEST))
 
     def open_unlabelled(self, domain: Domain) -> ImageSet:
         """A domain's own images, for estimates."""
-        images = _join(self._open(domain.id, Split.TRAIN))
-        if images is None:
-            raise NothingToLearn(f"the decoded images of domain {domain.name} are gone: import them again")
+        images = _join(self._open(domain, Split.TRAIN))
+        assert images is not None
         return images.unlabelled()
 
     def merge_memory(self, selection: MemorySelection, quota: int) -> Kept:
@@ -106,16 +104,16 @@ class Materials:
         labels = selection.labels.numpy().astype(np.int64)
         parts = [_with(chosen, labels, selection.confidence.double().numpy(), _hashes(target))]
         before = self.memories.get(self.episode.domain_id)
-        if before is not None and before.is_dir():
+        if before is not None:
             old = open_cache(before)
             assert old.images.labels is not None
             sure = np.array([self.confidences[int(image)] for image in old.images.ids])
             parts.append(_with(old.images, old.images.labels, sure, _hashes(old)))
         return _most_confident(parts, quota)
 
-    def _open(self, domain_id: int, split: Split) -> list[Cache]:
-        folders = [self.layout.cache(domain_id, batch, split) for batch in self.batches[domain_id]]
-        return [open_cache(folder) for folder in folders if folder.is_dir()]
+    def _open(self, domain: Domain, split: Split) -> list[Cache]:
+        """The caches of a split. The store says which there are: one that is gone must not pass for none."""
+        return [open_cache(self.layout.cache(domain.id, batch, part)) for batch, part in self.parts[domain.id] if part is split]
 
 
 def _hashes(cache: Cache) -> dict[int, str]:

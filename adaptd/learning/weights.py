@@ -50,17 +50,18 @@ def load_weights(model: Classifier, weights: Path | str) -> WeightsReport:
 def save_classifier(model: Classifier) -> bytes:
     """The weights with the settings they belong to, as the bytes of a safetensors file."""
     tensors = {name: value.detach().clone(memory_format=torch.contiguous_format) for name, value in _state(model).items()}
-    return save(tensors, metadata={"format": FORMAT, "model": model.settings.model_dump_json()})
+    # One entry: of several, safetensors draws the order anew in every process, and equal weights would have other bytes.
+    return save(tensors, metadata={FORMAT: model.settings.model_dump_json()})
 
 
 def load_classifier(path: Path) -> Classifier:
     """The classifier that `save_classifier` wrote, built from the settings inside the file."""
     tensors, metadata = _read(path)
-    if metadata.get("format") != FORMAT:
+    if FORMAT not in metadata:
         raise WeightsMismatch(f"{path} is not a classifier of adaptd ({FORMAT}): give one that adaptd saved")
     try:
-        settings = ModelSettings.model_validate_json(metadata["model"])
-    except (KeyError, ValidationError, json.JSONDecodeError) as error:
+        settings = ModelSettings.model_validate_json(metadata[FORMAT])
+    except (ValidationError, json.JSONDecodeError) as error:
         raise WeightsMismatch(f"{path} does not say which classifier it holds: save it again") from error
     model = build_classifier(settings)
     report = _fill(model, tensors, str(path), "")
@@ -84,7 +85,9 @@ def _fill(model: Classifier, given: Mapping[str, Tensor], origin: str, prefix: s
         )
     wrong = [f"{k} {list(given[k].shape)} for {list(own[k].shape)}" for k in matched if given[k].shape != own[k].shape]
     if wrong:
-        raise WeightsMismatch(f"{origin} has other shapes than {model.settings.backbone}: {_some(wrong)}")
+        raise WeightsMismatch(
+            f"{origin} has other shapes than {model.settings.backbone}: {_some(wrong)}; choose the settings it was made for"
+        )
     with torch.no_grad():
         for key in matched:
             own[key].copy_(given[key])
@@ -100,7 +103,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         with safe_open(path, framework="pt") as file:
             return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118  # no mapping
     except OSError as error:
-        raise WeightsUnavailable(f"cannot read the weights {path}: {error}") from error
+        raise WeightsUnavailable(f"cannot read the weights {path} ({error}): check the path") from error
     except SafetensorError as error:
         raise WeightsMismatch(f"{path} is not a safetensors file, or is damaged ({error}): fetch it again") from error
 

@@ -170,7 +170,7 @@ def _read_index(folder: Path) -> Index:
         ids, sha256, crc32 = (tuple(stored[key]) for key in ("ids", "sha256", "crc32"))
         index = Index(Preprocessing(**stored["preprocessing"]), ids, sha256, crc32, labels)
     except FileNotFoundError as error:
-        raise CacheUnusable(f"there is no cache in {folder}; decode its images again") from error
+        raise CacheUnusable(f"there is no cache in {folder}; restore it from a backup, or import its images again") from error
     except (ValueError, TypeError, KeyError) as error:
         raise CacheUnusable(f"the index of {folder} is damaged ({error}); remove it and decode again") from error
     if tuple(stored["shape"]) != index.shape:

@@ -44,6 +44,7 @@ def list_source(folder: Path) -> Listing:
     """A labelled source: `<class>/**`, optionally with its own `_test/<class>/**`."""
     train, strays = _list_classes(folder, folder, skip=TEST_FOLDER)
     _require_classes(folder, train)
+    _refuse_empty(folder, train)
     test, test_strays = _list_test(folder)
     return Listing(train, test, strays + test_strays)
 
@@ -94,6 +95,11 @@ def is_passed_over(name: str) -> bool:
     return name.startswith(".") or name == READY_MARK or name.lower().endswith(TEMPORARY_SUFFIXES)
 
 
+def printable(path: Path) -> str:
+    """A path as text that every database and terminal takes: bytes that are no UTF-8 are written as escapes."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
 def _list_test(folder: Path) -> tuple[tuple[Found, ...], tuple[Found, ...]]:
     test = folder / TEST_FOLDER
     if not test.is_dir() or test.is_symlink():
@@ -127,8 +133,8 @@ def _walk(folder: Path, root: Path, skip: str = "") -> list[tuple[Path, str]]:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(path)
                 else:
-                    found.append((path, path.relative_to(root).as_posix()))
-    return sorted(found, key=lambda item: os.fsencode(item[1]))
+                    found.append((path, printable(path.relative_to(root))))
+    return sorted(found, key=lambda item: os.fsencode(item[0].relative_to(root)))
 
 
 def _require_folder(folder: Path) -> None:
@@ -144,3 +150,12 @@ def _require_classes(folder: Path, labelled: Sequence[Found]) -> None:
         raise FolderUnusable(f"{folder} has no class folders with images; it needs <class>/<image>, a folder for each class")
     if len(classes) == 1:
         raise FolderUnusable(f"{folder} has only one class, {classes[0]!r}; a classifier needs at least two class folders")
+
+
+def _refuse_empty(folder: Path, labelled: Sequence[Found]) -> None:
+    """A class folder without files would quietly make a model of fewer classes."""
+    full = {file.label for file in labelled}
+    for child in sorted(folder.iterdir()):
+        name = printable(child.relative_to(folder))
+        if child.is_dir() and not child.is_symlink() and name not in {*full, TEST_FOLDER} and not is_passed_over(child.name):
+            raise FolderUnusable(f"{child} is a class folder without images; put some there, or remove it")

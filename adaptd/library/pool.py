@@ -48,6 +48,8 @@ class _Worker:
             stdout=subprocess.PIPE,
             bufsize=0,
             env=_environment(),
+            # Ctrl-C on a terminal is for the parent, also while a worker is still starting.
+            process_group=0,
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -37,7 +37,7 @@ def build_status(tx: Transaction, working: Worker | None, project: Path, model: 
         model: the model's name.
     """
     domains = {domain.id: domain for domain in tx.domains.list_all()}
-    running = next(iter(tx.episodes.list_all(EpisodeState.TRAINING)), None)
+    running = max(tx.episodes.list_all(EpisodeState.TRAINING), key=_last_sign, default=None)
     promoted = tx.versions.find_latest(VersionState.PROMOTED)
     matrix = read_matrix(tx)
     return {
@@ -87,6 +87,11 @@ def _best_known(accuracies: tuple[Accuracy, ...]) -> Mapping[tuple[int, int], En
     for accuracy in sorted(accuracies, key=lambda a: a.kind is AccuracyKind.MEASURED):
         known[accuracy.version, accuracy.domain_id] = Entry(accuracy.value, accuracy.kind, accuracy.n)
     return known
+
+
+def _last_sign(episode: Episode) -> datetime:
+    """Of several begun episodes the one that moved last is at work, the others were interrupted."""
+    return episode.progress.updated_at or episode.started_at or episode.created_at
 
 
 def _state(working: Worker | None, running: Episode | None) -> str:

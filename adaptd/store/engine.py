@@ -115,12 +115,18 @@ def translated(where: str) -> Iterator[None]:
         raise _translate(problem, where) from problem
 
 
+def is_busy(problem: DBAPIError) -> bool:
+    """Whether another writer kept us out."""
+    said = str(problem.orig)
+    return "database is locked" in said or "database is busy" in said
+
+
 def _translate(problem: DBAPIError, where: str) -> StoreError:
     """The table of what a driver says and what it means."""
     said = " ".join(str(problem.orig).split())
     if isinstance(problem, IntegrityError):
         return StoreConflict(f"{where}: {said}")
-    if "database is locked" in said or "database is busy" in said:
+    if is_busy(problem):
         return StoreBusy(f"{where}: another process kept the database locked; stop it or raise database.busy_timeout_seconds")
     if "not a database" in said or "malformed" in said:
         return StoreNotADatabase(f"{where}: {said}; move the file aside and restore a backup (state/backups)")

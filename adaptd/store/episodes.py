@@ -50,6 +50,12 @@ class Episodes(Repository):
         row = self._connection.execute(statement.order_by(episodes.c.id)).first()
         return None if row is None else _record(row)
 
+    def last_batch(self, domain_id: int) -> int:
+        """The newest batch of a domain that an episode learned from, or still will; 0 where there is none."""
+        kept = episodes.c.state.in_((EpisodeState.QUEUED, EpisodeState.TRAINING, EpisodeState.DONE))
+        statement = select(func.max(episodes.c.batch)).where(episodes.c.domain_id == domain_id, kept)
+        return self._connection.execute(statement).scalar() or 0
+
     def list_all(self, state: EpisodeState | None = None) -> tuple[Episode, ...]:
         """All episodes, or those in one state, in the order in which they were queued."""
         statement = select(episodes).order_by(episodes.c.id)
@@ -138,6 +144,11 @@ class Checkpoints(Repository):
     def forget(self, checkpoint_id: int) -> None:
         """Drop the row; its files may be deleted afterwards."""
         self._connection.execute(checkpoints.delete().where(checkpoints.c.id == checkpoint_id))
+
+    def forget_all(self, episode_id: int | None = None) -> None:
+        """Drop the rows of one episode, or all: after a commit, others would go on from a model that is not the newest."""
+        statement = checkpoints.delete()
+        self._connection.execute(statement if episode_id is None else statement.where(checkpoints.c.episode_id == episode_id))
 
 
 def _record(row: object) -> Episode:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from sqlalchemy import Select, bindparam, insert, select, update
+from sqlalchemy import Select, bindparam, delete, insert, select, update
 
 from adaptd.records import Image, ImageState, NewImage, Split
 from adaptd.store.repository import Repository, fields
@@ -40,6 +40,17 @@ class Images(Repository):
     def list_for(self, domain_id: int, split: Split | None = None) -> tuple[Image, ...]:
         """A domain's images, or one split of them, by id."""
         return tuple(_record(row) for row in self._connection.execute(_of(domain_id, split)))
+
+    def remove_batch(self, domain_id: int, batch: int) -> None:
+        """Forget a batch that no finished episode learned from."""
+        removed = self._connection.execute(delete(images).where(images.c.domain_id == domain_id, images.c.batch == batch))
+        count = domains.c.images - removed.rowcount
+        self._connection.execute(update(domains).where(domains.c.id == domain_id).values(images=count))
+
+    def list_parts(self, domain_id: int) -> tuple[tuple[int, Split], ...]:
+        """Which splits of which batches a domain has images in."""
+        statement = select(images.c.batch, images.c.split).where(images.c.domain_id == domain_id).distinct()
+        return tuple((batch, Split(split)) for batch, split in self._connection.execute(statement.order_by("batch", "split")))
 
     def set_labels(self, labels: Mapping[int, str]) -> None:
         """Record labels that came later, by image id."""

@@ -1,14 +1,16 @@
 """The store: opens a database of the right revision and hands out transactions."""
 
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import Self
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import OperationalError
 
 from adaptd.store.domains import Domains
-from adaptd.store.engine import Address, describe, open_engine, parse_url, translated
+from adaptd.store.engine import Address, describe, is_busy, open_engine, parse_url, translated
 from adaptd.store.episodes import Checkpoints, Episodes
 from adaptd.store.events import Events
 from adaptd.store.images import Images
@@ -61,10 +63,22 @@ class Store:
             yield Transaction(connection, self._clock)
 
     @contextmanager
-    def writing(self) -> Iterator[Transaction]:
-        """A change, all of it or nothing."""
-        with translated(self._where), self._writer.begin() as connection:
-            yield Transaction(connection, self._clock)
+    def writing(self, patience_seconds: float = 0) -> Iterator[Transaction]:
+        """A change, all of it or nothing.
+
+        Args:
+            patience_seconds: keep asking for this long, beyond the busy timeout, where another writer does not let go.
+        """
+        with translated(self._where), ExitStack() as stack:
+            yield Transaction(self._begin(stack, time.monotonic() + patience_seconds), self._clock)
+
+    def _begin(self, stack: ExitStack, deadline: float) -> Connection:
+        while True:
+            try:
+                return stack.enter_context(self._writer.begin())
+            except OperationalError as problem:
+                if not is_busy(problem) or time.monotonic() >= deadline:
+                    raise
 
     def close(self) -> None:
         """Give the connections back."""

@@ -58,10 +58,12 @@ def test_links_are_listed_and_not_followed(tmp_path):
 
 
 def test_names_of_any_bytes_are_listed(tmp_path):
-    """Names with newlines or bytes that are no text keep their identity."""
+    """Paths of any bytes are kept; names have escapes for bytes that are no text, so that they can be stored and shown."""
     odd = [b"new\nline.jpg", b"\xff\xfe.jpg", "снег.jpg".encode()]
     plant(tmp_path, *(os.fsdecode(name) for name in odd))
-    assert [os.fsencode(name) for name in names(list_domain(tmp_path).train)] == sorted(odd)
+    found = list_domain(tmp_path).train
+    assert [os.fsencode(file.path.name) for file in found] == sorted(odd)
+    assert names(found) == ["new\nline.jpg", "снег.jpg", r"\xff\xfe.jpg"]
 
 
 @pytest.mark.parametrize(

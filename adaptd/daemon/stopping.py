@@ -1,0 +1,48 @@
+"""Stopping in order: a signal is noted, and the work asks between two files or steps. Nothing is torn in the middle."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from adaptd.errors import Interrupted
+
+
+class Stop:
+    """Whether the work should stop."""
+
+    def __init__(self) -> None:
+        self._signal: signal.Signals | None = None
+
+    @property
+    def requested(self) -> bool:
+        """Whether somebody asked."""
+        return self._signal is not None
+
+    def request(self, number: int, _frame: FrameType | None = None) -> None:
+        """Take note of a signal; a second one ends the process at once, which is as safe as any other way to die."""
+        if self.requested:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        self._signal = signal.Signals(number)
+        if sys.stderr.isatty():
+            os.write(2, b"\nstopping after this step; once more stops at once\n")
+
+    def check(self) -> None:
+        """Raise Interrupted if somebody asked."""
+        if self._signal is not None:
+            raise Interrupted(self._signal)
+
+
+@contextmanager
+def noting_signals() -> Iterator[Stop]:
+    """For the length of a block SIGINT and SIGTERM are requests to stop."""
+    stop = Stop()
+    before = {number: signal.signal(number, stop.request) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
