@@ -111,7 +111,7 @@ class Library:
         for name, value in {**FAST, **env}.items():
             monkeypatch.setenv(name, value)
         self.project = load_project(shop.root)
-        self.store = Store(self.project.database_url, self.project.settings.database.busy_timeout_seconds)
+        self.store = Store(self.project.database, self.project.settings.database.busy_timeout_seconds)
         importer = Importer(self.project, self.store)
         self.episode = importer.find_unfinished("night") or importer.import_domain(night, "night").episode
 
