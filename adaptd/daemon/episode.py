@@ -3,7 +3,6 @@
 Whatever kills the process, running the episode again goes on from the newest whole checkpoint and ends the same.
 """
 
-import hashlib
 import json
 import logging
 import os
@@ -12,7 +11,6 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from adaptd.config import Project
@@ -22,6 +20,7 @@ from adaptd.daemon.materials import Materials
 from adaptd.daemon.row import evaluate_row
 from adaptd.daemon.stopping import Stop
 from adaptd.daemon.sweep import sweep
+from adaptd.daemon.versions import load_version, write_weights
 from adaptd.errors import (
     AdaptdError,
     CheckpointError,
@@ -29,8 +28,6 @@ from adaptd.errors import (
     EpisodeError,
     IntakeError,
     StoreBusy,
-    WeightsMismatch,
-    WeightsUnavailable,
 )
 from adaptd.learning.backbones import Classifier, build_classifier
 from adaptd.learning.checkpoint import read_checkpoint, write_checkpoint
@@ -38,7 +35,7 @@ from adaptd.learning.loop import Episode as Training
 from adaptd.learning.methods.registry import create_method
 from adaptd.learning.plan import Plan
 from adaptd.learning.reports import Outcome, StepReport
-from adaptd.learning.weights import TORCHVISION, load_classifier, load_weights, save_classifier
+from adaptd.learning.weights import TORCHVISION, load_weights
 from adaptd.library.cache import write_cache
 from adaptd.machine import boot_id
 from adaptd.records import Accuracy, DomainState, Episode, Lease, MemoryItem, Progress, Version
@@ -124,28 +121,12 @@ class EpisodeRunner:
 
     def _start_model(self, parent: Version | None) -> Classifier:
         if parent is not None:
-            return self._load(parent)
+            return load_version(self._layout, parent)
         model = build_classifier(self._settings.model, self._episode.seed)
         weights = self._settings.model.weights
         if weights:
             load_weights(model, weights if weights == TORCHVISION else self._root / weights)
         return model
-
-    def _load(self, version: Version) -> Classifier:
-        """The model of a version, if its file is the one that was written."""
-        path = self._layout.state / version.weights_path
-        try:
-            found = hashlib.sha256(path.read_bytes()).hexdigest()
-        except OSError as error:
-            raise WeightsUnavailable(
-                f"cannot read the weights of version {version.version} ({error}): restore the file from a backup"
-            ) from error
-        if found != version.weights_sha256:
-            raise WeightsMismatch(
-                f"the weights of version {version.version} in {path} are damaged, their SHA-256 is {found[:12]}…, "
-                f"not {version.weights_sha256[:12]}…: restore the file from a backup"
-            )
-        return load_classifier(path)
 
     def _resume(self, training: Training) -> None:
         """Go on from the newest checkpoint that is whole; one that is not is reported and passed over."""
@@ -209,7 +190,7 @@ class EpisodeRunner:
         self._stop.check()
         self._progress(Progress("evaluating", 1, 1))
         weights = self._layout.weights(self._episode.id)
-        digest = _write(weights, self._layout.unfinished_weights(self._episode.id), save_classifier(model))
+        digest = write_weights(self._layout, self._episode.id, model)
         memory = self._keep_memory(outcome, materials)
         row = evaluate_row(model, materials, self._settings.evaluation)
         before = self._earlier_entries(materials)
@@ -254,7 +235,7 @@ class EpisodeRunner:
         """The source model and the one before on the new domain: entries above R's diagonal, for FWT and for the gain."""
         entries: list[Accuracy] = []
         for version in materials.earlier_versions:
-            model = self._load(version)
+            model = load_version(self._layout, version)
             found = evaluate_row(model, materials, self._settings.evaluation, only=self._episode.domain_id)
             entries += [replace(entry, version=version.version) for entry in found]
         return entries
@@ -268,19 +249,3 @@ class EpisodeRunner:
 
     def _event(self, add: Callable[..., int], kind: str, message: str, **more: object) -> None:
         add(kind, message, domain_id=self._episode.domain_id, episode_id=self._episode.id, **more)
-
-
-def _write(path: Path, temporary: Path, content: bytes) -> str:
-    """Write a file that is there whole or not at all, also after a power cut; its SHA-256."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-    return hashlib.sha256(content).hexdigest()

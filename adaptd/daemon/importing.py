@@ -8,16 +8,17 @@ import json
 import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from adaptd.config import Project
+from adaptd.daemon.drop import Drop, apart, check_classes, counted, label_of, new_image
 from adaptd.daemon.layout import Layout
 from adaptd.errors import ConfigError, EpisodeError, FolderUnusable, NothingToLearn, WeightsUnavailable
 from adaptd.library.draft import Decoded, Draft, ShowProgress, decode_files
-from adaptd.library.folders import Found, Listing, list_domain, list_source, list_test_set, printable, split_by_class
+from adaptd.library.folders import Listing, list_domain, list_source, list_test_set, printable, split_by_class
 from adaptd.library.preprocessing import Limits, Preprocessing
-from adaptd.records import SOURCE, Domain, DomainState, Episode, NewImage, Split
+from adaptd.records import SOURCE, Domain, DomainState, Episode
 from adaptd.settings import Settings
 from adaptd.store import NewEpisode, Store, Transaction
 
@@ -54,16 +55,16 @@ class Importer:
         settings = self.project.settings
         with self._decode(listing) as draft:
             if listing.test:
-                train, test = _apart(draft, listing)
+                train, test = apart(draft, listing)
             else:
                 seed = settings.training.seed
-                train, test = map(list, split_by_class(draft.images, _label, settings.source.test_fraction, seed))
-            classes = _check_classes(listing, draft, train, settings.model.classes, folder)
-            if len({_label(image) for image in train}) < 2 or not test:
+                train, test = map(list, split_by_class(draft.images, label_of, settings.source.test_fraction, seed))
+            classes = check_classes(listing, draft, train, settings.model.classes, folder)
+            if len({label_of(image) for image in train}) < 2 or not test:
                 raise FolderUnusable(
-                    f"{folder} needs usable training images of two classes and a test image, not {_counted(draft, train, test)}"
+                    f"{folder} needs usable training images of two classes and a test image, not {counted(draft, train, test)}"
                 )
-            return self._record(_Drop(SOURCE, folder, SUPERVISED, draft, listing.strays, train, test, classes))
+            return self._record(Drop(SOURCE, folder, SUPERVISED, draft, listing.strays, train, test, classes))
 
     def import_domain(self, folder: Path, name: str, test_folder: Path | None = None) -> Imported:
         """An unlabelled folder, with a labelled test set in `_test/` or beside it."""
@@ -79,9 +80,9 @@ class Importer:
                 f"rename or remove its folder; known are {', '.join(classes)}"
             )
         with self._decode(listing) as draft:
-            train, test = _apart(draft, listing)
+            train, test = apart(draft, listing)
             method = self.project.settings.method.name
-            return self._record(_Drop(name, folder, method, draft, listing.strays, train, test, classes))
+            return self._record(Drop(name, folder, method, draft, listing.strays, train, test, classes))
 
     def find_unfinished(self, name: str) -> Episode | None:
         """The episode of a domain that was queued or interrupted."""
@@ -121,7 +122,7 @@ class Importer:
         files = (*listing.test, *listing.train)
         return decode_files(files, Layout(self.project.state).caches, Preprocessing(size), limits, self.progress)
 
-    def _record(self, drop: "_Drop") -> Imported:
+    def _record(self, drop: Drop) -> Imported:
         with self.store.writing() as tx:
             domain = tx.domains.find(drop.name) or tx.domains.add(drop.name, DomainState.ARRIVING)
             batch = tx.episodes.last_batch(domain.id) + 1
@@ -132,7 +133,7 @@ class Importer:
                 self._require_enough(drop)
             ids: dict[str, int] = {}
             for split, images in drop.parts:
-                ids |= tx.images.add_many(domain.id, [_new(image, split, batch) for image in images])
+                ids |= tx.images.add_many(domain.id, [new_image(image, split, batch) for image in images])
             tx.domains.set_state(domain.id, DomainState.ARRIVING)
         for split, images in drop.parts:
             self._seal(drop, images, ids, Layout(self.project.state).cache(domain.id, batch, split))
@@ -140,7 +141,7 @@ class Importer:
             episode = self._queue(tx, domain, drop, batch)
         return Imported(episode, len(drop.train), len(drop.test), drop.set_aside, len(drop.draft.duplicates))
 
-    def _require_enough(self, drop: "_Drop") -> None:
+    def _require_enough(self, drop: Drop) -> None:
         least = self.project.settings.intake.minimum_images
         if len(drop.train) >= least:
             return
@@ -149,18 +150,18 @@ class Importer:
         before = f", {drop.known} were in domain {drop.name} before" if drop.known else ""
         raise NothingToLearn(
             f"{drop.folder} has too few images to learn from, intake.minimum_images is {least}: "
-            f"{_counted(drop.draft, drop.train, drop.test)}{before}"
+            f"{counted(drop.draft, drop.train, drop.test)}{before}"
         )
 
-    def _seal(self, drop: "_Drop", images: Sequence[Decoded], ids: dict[str, int], target: Path) -> None:
+    def _seal(self, drop: Drop, images: Sequence[Decoded], ids: dict[str, int], target: Path) -> None:
         """Write the cache of one split."""
-        labels = None if not images or images[0].file.label is None else [drop.classes.index(_label(image)) for image in images]
+        labels = None if not images or images[0].file.label is None else [drop.classes.index(label_of(image)) for image in images]
         # No episode counts on this batch: whatever lies here is left over.
         shutil.rmtree(target, ignore_errors=True)
         if images:
             drop.draft.seal(target, [(image, ids[image.sha256]) for image in images], labels)
 
-    def _queue(self, tx: Transaction, domain: Domain, drop: "_Drop", batch: int) -> Episode:
+    def _queue(self, tx: Transaction, domain: Domain, drop: Drop, batch: int) -> Episode:
         for reason, detail, file in drop.refused(known={(q.path, q.reason) for q in tx.quarantine.list_all(domain.id)}):
             tx.quarantine.add(domain.id, file.name, reason, detail, printable(file.path))
         tx.domains.set_state(domain.id, DomainState.QUEUED)
@@ -172,81 +173,3 @@ class Importer:
         duplicates = len(drop.draft.duplicates)
         tx.events.add("domain-queued", message, domain_id=domain.id, episode_id=episode.id, duplicates=duplicates)
         return episode
-
-
-@dataclass(frozen=True, slots=True)
-class _Drop:
-    """A decoded folder on its way into the store. `known` counts images that an earlier batch has."""
-
-    name: str
-    folder: Path
-    method: str
-    draft: Draft
-    strays: tuple[Found, ...]
-    train: Sequence[Decoded]
-    test: Sequence[Decoded]
-    classes: tuple[str, ...]
-    known: int = 0
-
-    @property
-    def parts(self) -> tuple[tuple[Split, Sequence[Decoded]], ...]:
-        return (Split.TRAIN, self.train), (Split.TEST, self.test)
-
-    @property
-    def set_aside(self) -> int:
-        return len(self.draft.rejected) + len(self.strays)
-
-    def without(self, hashes: set[str]) -> "_Drop":
-        """The same without images that the domain has already."""
-        train, test = ([image for image in images if image.sha256 not in hashes] for _, images in self.parts)
-        return replace(self, train=train, test=test, known=len(self.train) + len(self.test) - len(train) - len(test))
-
-    def refused(self, known: set[tuple[str | None, str]]) -> list[tuple[str, str, Found]]:
-        """Reason, detail and file of what cannot be used, but for what an earlier import said already."""
-        every = [(item.reason, item.detail, item.file) for item in self.draft.rejected]
-        every += [("no-class", "stands outside of any class folder", file) for file in self.strays]
-        return [entry for entry in every if (printable(entry[2].path), entry[0]) not in known]
-
-
-def _apart(draft: Draft, listing: Listing) -> tuple[list[Decoded], list[Decoded]]:
-    """Training and test images, as the folder tells them apart."""
-    tests = set(listing.test)
-    train = [image for image in draft.images if image.file not in tests]
-    return train, [image for image in draft.images if image.file in tests]
-
-
-def _check_classes(
-    listing: Listing, draft: Draft, train: Sequence[Decoded], wanted: tuple[str, ...], folder: Path
-) -> tuple[str, ...]:
-    """The classes in output order: those of the settings, else the folder's, each of which needs a training image."""
-    named = {file.label for file in (*listing.train, *listing.test) if file.label is not None}
-    if not wanted:
-        barren = sorted(named - {_label(image) for image in train})
-        if barren:
-            raise FolderUnusable(
-                f"{folder}: class {barren[0]!r} has no usable training image, add some or remove its folder; "
-                f"in all there are {_counted(draft, train, ())}"
-            )
-        return tuple(sorted(named))
-    if named - set(wanted):
-        raise ConfigError(f"{folder} has a class {min(named - set(wanted))!r} that model.classes does not list: {list(wanted)}")
-    return wanted
-
-
-def _label(image: Decoded) -> str:
-    assert image.file.label is not None
-    return image.file.label
-
-
-def _counted(draft: Draft, train: Sequence[Decoded], test: Sequence[Decoded]) -> str:
-    """What became of a folder's files, for an error."""
-    tested = f" and {len(test)} test" if test else ""
-    counts = f"{len(train)} training{tested} images, {len(draft.duplicates)} duplicates"
-    if not draft.rejected:
-        return counts
-    first = draft.rejected[0]
-    return f"{counts}, {len(draft.rejected)} rejected (the first: {first.file.name}, {first.reason}: {first.detail})"
-
-
-def _new(image: Decoded, split: Split, batch: int) -> NewImage:
-    return NewImage(image.sha256, image.size_bytes, image.file.name, split, image.file.label, batch, image.width, image.height)

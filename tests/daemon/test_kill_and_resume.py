@@ -114,7 +114,7 @@ def kill_at(shop, phase, chance: random.Random, words: tuple) -> bool:
     process = shop.start(*words)
     while process.is_running() and not is_there():
         time.sleep(0.0005)
-    time.sleep(chance.choice([0, 0, chance.uniform(0, 0.02)]))
+    time.sleep(chance.choice([0, 0, chance.uniform(0, 0.05)]))
     process.kill()
     return process.wait().returncode == -signal.SIGKILL
 

@@ -44,7 +44,7 @@ class TestSource:
         (folder / "b" / "1.png").write_bytes(b"no image")
         error = empty_shop.refuses("source", "import", folder)
         assert "class 'b' has no usable training image" in error
-        assert "b/1.png, not-an-image" in error
+        assert "'b/1.png', not-an-image" in error
         assert recorded(empty_shop)[:-1] == [[]] * 8
 
     def test_an_empty_class_folder(self, empty_shop, paint, tmp_path):
@@ -147,7 +147,7 @@ class TestDomain:
         (folder / "x.gif").write_bytes(b"GIF89a")
         before = recorded(shop)
         error = shop.refuses("adapt", folder)
-        assert "intake.minimum_images is 16: 6 training images, 0 duplicates, 1 rejected (the first: x.gif" in error
+        assert "intake.minimum_images is 16: 6 training images, 0 duplicates, 1 rejected (the first: 'x.gif'" in error
         assert recorded(shop) == before
         shop.does("adapt", folder, env={"ADAPTD_INTAKE__MINIMUM_IMAGES": "1"})
         assert shop.rows("SELECT count(*) FROM memories") == [(6,)]

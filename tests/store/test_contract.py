@@ -143,6 +143,16 @@ class TestImages:
             ids = tx.images.add_many(key, [NewImage(f"{n:064x}", n, f"{n}.png") for n in range(2500)])
             assert len(set(ids.values())) == 2500 == len(tx.images.list_for(key))
 
+    def test_a_batch_can_be_taken_back(self, store):
+        """Its rows go, the others stay, and the domain counts again."""
+        with store.writing() as tx:
+            domain = add_domain(tx)
+            tx.images.add_many(domain, [image("a"), image("b", split=Split.TEST), image("c", batch=2), image("d", batch=2)])
+            assert tx.images.list_parts(domain) == ((1, Split.TEST), (1, Split.TRAIN), (2, Split.TRAIN))
+            tx.images.remove_batch(domain, 2)
+            assert tx.images.list_parts(domain) == ((1, Split.TEST), (1, Split.TRAIN))
+            assert tx.domains.get(domain).images == 2
+
     def test_an_unknown_domain_is_refused(self, store):
         """References are enforced."""
         with pytest.raises(StoreConflict), store.writing() as tx:
@@ -212,6 +222,26 @@ class TestEpisodes:
             tx.episodes.commit(key, lease, {})
             assert tx.episodes.find_unfinished(episode.domain_id) is None
             assert [item.id for item in tx.episodes.list_all(EpisodeState.DONE)] == [key]
+
+    def test_a_failed_batch_is_open_again(self, store):
+        """The last batch is that of an episode that is done or still to come; a failed one does not count."""
+        with store.writing() as tx:
+            first = tx.episodes.get(add_episode(tx))
+            lease = tx.episodes.lease(first.id, "worker", "boot", 1.0)
+            assert tx.episodes.last_batch(first.domain_id) == 1
+            tx.episodes.fail(first.id, lease, "no reason")
+            assert tx.episodes.last_batch(first.domain_id) == 0
+
+    def test_checkpoints_of_one_or_of_all_are_forgotten(self, store):
+        """A failed episode loses its own, a commit those of all."""
+        with store.writing() as tx:
+            episodes = [add_episode(tx), add_episode(tx), add_episode(tx)]
+            for episode in episodes:
+                tx.checkpoints.add(episode, 1, f"checkpoints/{episode}/1", "0" * 64)
+            tx.checkpoints.forget_all(episodes[0])
+            assert [len(tx.checkpoints.list_for(episode)) for episode in episodes] == [0, 1, 1]
+            tx.checkpoints.forget_all()
+            assert [len(tx.checkpoints.list_for(episode)) for episode in episodes] == [0, 0, 0]
 
     def test_checkpoints_newest_first(self, store):
         """The newest checkpoint comes first; a forgotten one is gone; a step is checkpointed once."""

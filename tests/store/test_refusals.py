@@ -1,11 +1,13 @@
 """What is no usable database is refused with one clear message, and left as it was."""
 
 import sqlite3
+import threading
 from contextlib import closing
 
 import pytest
 
 from adaptd.errors import ConfigError, StoreBusy, StoreMissing, StoreNotADatabase, StoreTooOld
+from adaptd.records import DomainState
 from adaptd.store import Store, migrate
 
 
@@ -62,3 +64,19 @@ def test_a_locked_database_is_busy_not_broken(tmp_path):
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreBusy, match="busy_timeout_seconds"), store.writing():
             pass
+
+
+def test_patience_outlasts_a_lock(tmp_path):
+    """A patient writer waits beyond the busy timeout, and writes once the lock is gone; its patience ends too."""
+    address = f"sqlite:///{tmp_path / 'adaptd.db'}"
+    migrate.upgrade(address, tmp_path)
+    other = sqlite3.connect(tmp_path / "adaptd.db", isolation_level=None, check_same_thread=False)
+    with Store(address, busy_timeout_seconds=0.05) as store, closing(other):
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy), store.writing(patience_seconds=0.2):
+            pass
+        threading.Timer(0.5, other.execute, ("ROLLBACK",)).start()
+        with store.writing(patience_seconds=30) as tx:
+            tx.domains.add("night", DomainState.QUEUED)
+        with store.reading() as tx:
+            assert [domain.name for domain in tx.domains.list_all()] == ["night"]
