@@ -38,16 +38,16 @@ def plot_matrix(matrix: Matrix, target: Path, title: str = "") -> None:
 
 def plot_comparison(runs: Mapping[str, Sequence[Matrix]], target: Path, title: str = "") -> None:
     """Methods side by side, each with one R a seed: how the first target fares, ACC and BWT; mean and deviation."""
-    figure = _new_figure(5.6 + 1.1 * max(len(runs), 3), 4.4)
-    evolution, middle, last = figure.subplots(1, 3, width_ratios=(5, *[0.5 * max(len(runs), 3)] * 2))
+    figure = _new_figure(13, max(4.4, 1.4 + 0.4 * len(runs)))
+    evolution, middle, last = figure.subplots(1, 3, width_ratios=(5, 3, 3))
     for number, (method, matrices) in enumerate(runs.items()):
         _draw_first_target(evolution, method, matrices, _style(number))
     evolution.set(xlabel="after episode", ylabel="accuracy, %", title="first target domain")
     _finish_lines(evolution)
-    evolution.legend(fontsize=8, frameon=False)
     for axes, name, metric in ((middle, "ACC, %", acc), (last, "BWT, points", bwt)):
         _draw_bars(axes, {method: _percent([metric(matrix) for matrix in runs[method]]) for method in runs})
         axes.set_title(name)
+    last.set_yticklabels([])
     _save(figure, target, title, "mean over seeds, whiskers and bands: standard deviation")
 
 
@@ -125,17 +125,17 @@ def _draw_bars(axes: "Axes", values: Mapping[str, Sequence[float]]) -> None:
     """A bar for each method, in the colour of its line; a method without a value is said to have none."""
     for number, known in enumerate(values.values()):
         if not known:
-            axes.text(number, 0, "undefined", rotation=90, ha="center", va="bottom", fontsize=8, color="#666666")
+            axes.text(0, number, " undefined", va="center", fontsize=8, color="#666666")
             continue
-        height, spread = mean(known), _deviation(known)
-        axes.bar(number, height, yerr=spread or None, color=_style(number)["color"], width=0.7, capsize=3, ecolor="#666666")
-        beyond = height + math.copysign(spread, height)
-        offset, side = ((0, 3), "bottom") if height >= 0 else ((0, -3), "top")
-        axes.annotate(f"{height:.1f}", (number, beyond), offset, textcoords="offset points", ha="center", va=side, fontsize=8)
-    axes.set_xticks(range(len(values)), list(values), rotation=90, fontsize=8)
-    axes.set_xlim(-0.6, len(values) - 0.4)
-    axes.axhline(0, color="black", linewidth=0.8)
-    axes.margins(y=0.15)
+        length, spread = mean(known), _deviation(known)
+        axes.barh(number, length, xerr=spread or None, color=_style(number)["color"], height=0.7, capsize=3, ecolor="#666666")
+        beyond = length + math.copysign(spread, length)
+        offset, side = ((3, 0), "left") if length >= 0 else ((-3, 0), "right")
+        axes.annotate(f"{length:.1f}", (beyond, number), offset, textcoords="offset points", ha=side, va="center", fontsize=8)
+    axes.set_yticks(range(len(values)), list(values), fontsize=8)
+    axes.set_ylim(len(values) - 0.4, -0.6)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.margins(x=0.15)
     axes.spines[["top", "right"]].set_visible(False)
 
 
