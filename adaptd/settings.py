@@ -93,7 +93,7 @@ class SourceSettings(Section):
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.2, description="share of each class held out as test set, when the folder brings no _test/"
     )
-    epochs: Count = Field(30, description="passes over the source")
+    epochs: CountOrZero = Field(30, description="passes over the source; 0: take the model in `weights` as it is")
     batch_size: Count = Field(64, description="images in a step")
     optimizer: Literal["sgd", "adamw"] = Field("adamw", description="update rule")
     learning_rate: Positive = Field(0.001, description="peak rate; warms up over the first 5 % and decays as a cosine")

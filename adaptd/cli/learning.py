@@ -41,7 +41,9 @@ def import_source(
     weights: Annotated[
         str | None, typer.Option(metavar="FILE", help="Start from a safetensors file, or from `torchvision`.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the source.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=0, help="Passes over the source; 0 takes the model of --weights as it is.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Import the labelled source and train episode 0 on it. Interrupted, the same command goes on where it stopped."""
@@ -123,9 +125,10 @@ def _run(project: "Project", store: "Store", episode: Episode, stop: "Stop", as_
         typer.echo(f"episode {episode.id} goes on where it was interrupted, with the images and settings it began with", err=True)
     with progress_bar(f"episode {episode.id}") as show:
 
-        def show_step(report: "StepReport") -> None:
+        def show_step(report: "StepReport", accuracy: float | None) -> None:
+            live = "" if accuracy is None else f" · source {accuracy:.1%} measured"
             losses = " ".join(f"{name} {value:.3f}" for name, value in report.losses.items())
-            show(report.step, report.steps, losses or "skipped: not finite")
+            show(report.step, report.steps, (losses or "skipped: not finite") + live)
 
         finished = EpisodeRunner(project, store, episode, show_step, stop).run()
     _tell_finished(store, finished, as_json)

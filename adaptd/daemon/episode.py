@@ -27,8 +27,10 @@ from adaptd.errors import (
     ConfigError,
     EpisodeError,
     IntakeError,
+    NothingToLearn,
     StoreBusy,
 )
+from adaptd.evaluation.evaluator import measure
 from adaptd.learning.backbones import Classifier, build_classifier
 from adaptd.learning.checkpoint import read_checkpoint, write_checkpoint
 from adaptd.learning.loop import Episode as Training
@@ -53,7 +55,8 @@ FAILURES = (EpisodeError, ConfigError, IntakeError)
 
 log = logging.getLogger(__name__)
 
-ShowStep = Callable[[StepReport], None]
+ShowStep = Callable[[StepReport, float | None], None]
+"""Told of every step, with the accuracy measured on the source test set after the last whole epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,7 @@ class EpisodeRunner:
         self._resume(training)
         self._stop.check()
         self._progress(Progress("preparing", training.step, training.steps))
-        self._train(training)
+        self._train(training, lambda: self._source_accuracy(model, materials))
         outcome = training.finish()
         return self._finish(model, outcome, materials, parent)
 
@@ -124,8 +127,11 @@ class EpisodeRunner:
             return load_version(self._layout, parent)
         model = build_classifier(self._settings.model, self._episode.seed)
         weights = self._settings.model.weights
+        fresh: tuple[str, ...] = ("classifier.weight",)
         if weights:
-            load_weights(model, weights if weights == TORCHVISION else self._root / weights)
+            fresh = load_weights(model, weights if weights == TORCHVISION else self._root / weights).fresh
+        if not self._settings.source.epochs and "classifier.weight" in fresh:
+            raise NothingToLearn("with 0 epochs the model is taken as it is, and needs --weights with a trained classifier")
         return model
 
     def _resume(self, training: Training) -> None:
@@ -145,8 +151,13 @@ class EpisodeRunner:
         if known:
             log.warning("episode %s starts afresh: none of its checkpoints can be used", self._episode.id)
 
-    def _train(self, training: Training) -> None:
+    def _source_accuracy(self, model: Classifier, materials: Materials) -> float | None:
+        test = materials.open_test(materials.source)
+        return None if test is None else measure(model, test, self._settings.evaluation.batch_size).accuracy
+
+    def _train(self, training: Training, measure_source: Callable[[], float | None]) -> None:
         every = self._settings.training.checkpoint_seconds
+        accuracy = None
         for report in training:
             now, is_last = time.monotonic(), report.step == report.steps
             if now - self._progressed >= PROGRESS_SECONDS or is_last:
@@ -155,7 +166,9 @@ class EpisodeRunner:
             if now - self._checkpointed >= every or is_last or self._stop.requested:
                 self._checkpoint(training)
             if self._show is not None:
-                self._show(report)
+                if report.step % training.epoch_steps == 0:
+                    accuracy = measure_source()
+                self._show(report, accuracy)
             self._stop.check()
 
     def _progress(self, progress: Progress) -> None:

@@ -49,6 +49,11 @@ class Episode:
         return self._batches.steps
 
     @property
+    def epoch_steps(self) -> int:
+        """How many steps one pass over the target, or over the source in episode 0, has."""
+        return max(1, self.steps // max(1, self.plan.epochs))
+
+    @property
     def step(self) -> int:
         """How many steps are done."""
         return self._tally.step

@@ -1,0 +1,42 @@
+"""`adaptd source import` with a model that is there already, and what a person sees while it trains."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+
+@pytest.fixture
+def pictures(tmp_path) -> Path:
+    """Two classes, told apart by which half is bright."""
+    draw = np.random.default_rng(0)
+    for number in range(40):
+        image = draw.integers(0, 60, (32, 32, 3))
+        image[:, 16 * (number % 2) : 16 * (number % 2) + 16] += 120
+        place = tmp_path / "pictures" / "ab"[number % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image.astype(np.uint8)).save(place / f"{number}.png")
+    return tmp_path / "pictures"
+
+
+def test_a_given_model_is_taken_as_it_is(adaptd, project, pictures, tmp_path):
+    """With --epochs 0 the weights of one project become version 1 of another, equally good."""
+    run = adaptd("--project", project, "source", "import", pictures, "--epochs", "3", "--json")
+    assert run.returncode == 0, run.stderr
+    assert "measured" in run.stderr
+    trained = json.loads(run.stdout)
+    (weights,) = (project / "state" / "weights").glob("*.safetensors")
+    shutil.copy(weights, tmp_path / "given.safetensors")
+    adaptd("init", tmp_path / "other", "--backbone", "lenet5")
+    words = ["--project", tmp_path / "other", "source", "import", pictures, "--epochs", "0"]
+    refused = adaptd(*words)
+    assert refused.returncode == 1
+    assert "needs --weights" in refused.stderr
+    taken = adaptd(*words, "--weights", tmp_path / "given.safetensors", "--json")
+    assert taken.returncode == 0, taken.stderr
+    document = json.loads(taken.stdout)
+    assert document["report"]["steps"] == 0
+    assert document["matrix"]["R"] == trained["matrix"]["R"]
