@@ -42,12 +42,15 @@ def _bar(title: str) -> Iterator[Show]:
 
 
 def _lines(title: str) -> Show:
-    start = time.monotonic()
-    last = start
+    start = last = time.monotonic()
+    before = 0
 
     def show(done: int, total: int, note: str = "") -> None:
-        nonlocal last
+        nonlocal start, last, before
         now = time.monotonic()
+        if done < before:  # the next phase begins: its time left is its own
+            start = last = now
+        before = done
         if done < total and now - last < LINE_SECONDS:
             return
         last = now
