@@ -145,7 +145,7 @@ class TrainingSettings(Section):
         0.25, description="share drawn from memories; goes to the target while there are none"
     )
     optimizer: Literal["sgd", "adamw"] = Field("sgd", description="update rule applied to the projected gradient")
-    learning_rate: Positive = Field(0.01, description="peak rate; decays as a cosine")
+    learning_rate: Positive = Field(0.001, description="peak rate; decays as a cosine")
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="for sgd; above 0 it weakens the constraints")
     weight_decay: NotNegative = Field(0.0, description="above 0 it weakens the constraints")
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(0, description="same seed, same result")
@@ -270,5 +270,6 @@ LENET_SETTINGS: dict[str, object] = {
     "augmentation.horizontal_flip": False,
     "augmentation.shift": 0.1,
     "source.learning_rate": 0.002,
+    "training.learning_rate": 0.01,
 }
 """What goes with a LeNet: digits are small, a mirrored digit is another symbol, and a small network learns faster."""
