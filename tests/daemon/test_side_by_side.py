@@ -117,7 +117,7 @@ class Library:
 
     def run(self, show=None, stop=None):
         """To its end, or until stopped."""
-        return EpisodeRunner(self.project, self.store, self.episode, show, stop).run()
+        return EpisodeRunner(self.project, self.store, self.episode, lambda report, _: show and show(report), stop).run()
 
 
 def test_no_step_holds_a_transaction(shop, monkeypatch, night):
