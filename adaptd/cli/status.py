@@ -96,7 +96,7 @@ def _queue(queue: list[dict[str, Any]]) -> "RenderableType":
     from rich.table import Table
 
     if not queue:
-        return "queue    empty: drop a folder of images into inbox/, or use `adaptd adapt DIR`"
+        return "queue    empty: adapt to a folder of images with `adaptd adapt DIR`"
     table = Table(box=None, pad_edge=False)
     for title in ("domain", "state", "images", "quarantined"):
         table.add_column(

@@ -129,7 +129,7 @@ class TestStatus:
         document = read_status(adaptd, project)
         assert document["daemon"] == {"running": False, "pid": None, "command": None, "state": "stopped", "warnings": []}
         assert (document["queue"], document["episode"], document["served"]) == ([], None, None)
-        assert "drop a folder" in adaptd("--project", project, "status").stdout
+        assert "adaptd adapt DIR" in adaptd("--project", project, "status").stdout
 
     def test_a_project_in_the_middle_of_its_life(self, adaptd, project):
         """Queue, episode, served version and R say what the store knows."""
