@@ -8,6 +8,9 @@ from typing import Any
 SOURCE = "source"
 """The name of domain 0."""
 
+EVERYTHING = "*"
+"""The scope of a pause that is for all domains."""
+
 
 class DomainState(StrEnum):
     """Where a domain stands on its way through the daemon."""
@@ -108,16 +111,46 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
-class Quarantined:
-    """A file set aside, with its reason."""
+class DropRecord:
+    """A folder that came through the inbox. `path` is relative to the state folder, or absolute where it is read in place.
+
+    `batch` is where its images went: None while it waits, 0 where it brought nothing new.
+    """
 
     id: int
     domain_id: int
+    number: int
+    path: str
+    fingerprint: str
+    files: int
+    size_bytes: int
+    batch: int | None
+    accepted: int
+    duplicates: int
+    crashes: int
+    claimed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Nothing is trained for a domain, or at all where `scope` is *, until somebody resumes it."""
+
+    scope: str
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A file set aside, with its reason. `path` is where it lies: relative to the state folder if it was moved there."""
+
+    id: int
+    domain_id: int
+    drop_id: int | None
     name: str
     reason: str
     detail: str
     path: str | None
-    size_bytes: int | None
     created_at: datetime
 
 
@@ -136,12 +169,18 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a running episode is."""
+    """How far a running episode is. `live` has the newest step's losses and multipliers, for people.
+
+    The time left is told from `since` and `since_step`, where the worker that runs it began.
+    """
 
     phase: str
     step: int
     steps: int
+    live: dict[str, Any] = field(default_factory=dict)
     updated_at: datetime | None = None
+    since: datetime | None = None
+    since_step: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +199,8 @@ class Episode:
     lease: Lease | None
     progress: Progress
     attempts: int
+    crashes: int
+    crash_step: int | None
     reason: str | None
     report: dict[str, Any]
     created_at: datetime
@@ -195,6 +236,7 @@ class Version:
 
     version: int
     parent: int | None
+    restores: int | None
     episode_id: int
     state: VersionState
     classes: tuple[str, ...]

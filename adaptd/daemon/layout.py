@@ -13,6 +13,29 @@ class Layout:
     state: Path
 
     @property
+    def drops(self) -> Path:
+        """Folders that came through the inbox."""
+        return self.state / "domains"
+
+    def drop(self, domain_id: int, number: int) -> Path:
+        """One of them, as it came."""
+        return self.drops / str(domain_id) / str(number)
+
+    @property
+    def quarantined(self) -> Path:
+        """Files set aside."""
+        return self.state / "quarantine"
+
+    def quarantine(self, domain: str, number: int) -> Path:
+        """The files of one drop that were set aside, by the domain's name, so that a person finds them."""
+        return self.quarantined / domain / str(number)
+
+    @property
+    def staging(self) -> Path:
+        """Versions on their way into the models folder."""
+        return self.state / "staging"
+
+    @property
     def caches(self) -> Path:
         """Decoded images."""
         return self.state / "cache"

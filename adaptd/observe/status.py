@@ -128,16 +128,17 @@ def _episode(episode: Episode, domain: Domain) -> dict[str, Any]:
         "step": progress.step,
         "steps": progress.steps,
         "progress": share,
-        "eta_seconds": _eta(episode, share),
+        "eta_seconds": _eta(episode),
     }
 
 
-def _eta(episode: Episode, share: float) -> float | None:
-    """Seconds left if it goes on as it went so far."""
-    since, until = episode.started_at, episode.progress.updated_at
-    if not share or since is None or until is None:
+def _eta(episode: Episode) -> float | None:
+    """Seconds left if it goes on as it went since its worker began."""
+    progress = episode.progress
+    done = progress.step - progress.since_step
+    if done <= 0 or progress.since is None or progress.updated_at is None:
         return None
-    return (until - since).total_seconds() * (1 - share) / share
+    return (progress.updated_at - progress.since).total_seconds() * (progress.steps - progress.step) / done
 
 
 def _moment(when: datetime | None) -> str | None:

@@ -76,6 +76,8 @@ class Episodes(Repository):
             "lease_expires_monotonic": expires_monotonic,
             "state": EpisodeState.TRAINING,
             "attempts": episode.attempts + 1,
+            "leased_at": self._clock(),
+            "leased_step": self._checkpointed_step(episode_id),
             "started_at": episode.started_at or self._clock(),
         }
         self._connection.execute(update(episodes).where(episodes.c.id == episode_id).values(values))
@@ -94,6 +96,7 @@ class Episodes(Repository):
             phase=progress.phase,
             step=progress.step,
             steps=progress.steps,
+            live=progress.live,
             progressed_at=self._clock(),
         )
 
@@ -108,11 +111,29 @@ class Episodes(Repository):
         """Set the episode aside with its reason."""
         self._end(episode_id, lease, EpisodeState.FAILED, reason=reason)
 
+    def set_aside(self, episode_id: int, reason: str) -> None:
+        """Fail an episode whose worker is gone."""
+        self._take_away(episode_id, EpisodeState.FAILED, reason)
+
     def cancel(self, episode_id: int, reason: str) -> None:
         """Take the episode from whoever works on it."""
+        self._take_away(episode_id, EpisodeState.CANCELLED, reason)
+
+    def count_crash(self, episode_id: int) -> int:
+        """Its worker died: how often in a row without getting any further."""
+        step, episode = self._checkpointed_step(episode_id), self.get(episode_id)
+        crashes = episode.crashes + 1 if episode.crash_step == step else 1
+        values = {"crashes": crashes, "crash_step": step}
+        self._connection.execute(update(episodes).where(episodes.c.id == episode_id).values(values))
+        return crashes
+
+    def _checkpointed_step(self, episode_id: int) -> int:
+        statement = select(func.max(checkpoints.c.step)).where(checkpoints.c.episode_id == episode_id)
+        return self._connection.execute(statement).scalar() or 0
+
+    def _take_away(self, episode_id: int, state: EpisodeState, reason: str) -> None:
         fence = episodes.c.lease_fence + 1
-        values = {"state": EpisodeState.CANCELLED, "reason": reason, "lease_fence": fence, "finished_at": self._clock()}
-        values |= {"lease_owner": None}
+        values = {"state": state, "reason": reason, "lease_fence": fence, "finished_at": self._clock(), "lease_owner": None}
         self._connection.execute(update(episodes).where(episodes.c.id == episode_id).values(values))
 
     def _end(self, episode_id: int, lease: Lease, state: EpisodeState, **values: Any) -> None:
@@ -156,5 +177,6 @@ def _record(row: object) -> Episode:
     owner, fence = values.pop("lease_owner"), values.pop("lease_fence")
     boot_id, expires = values.pop("lease_boot_id"), values.pop("lease_expires_monotonic")
     lease = None if owner is None else Lease(owner, fence, boot_id, expires)
-    progress = Progress(values.pop("phase"), values.pop("step"), values.pop("steps"), values.pop("progressed_at"))
+    names = ("phase", "step", "steps", "live", "progressed_at", "leased_at", "leased_step")
+    progress = Progress(*(values.pop(name) for name in names))
     return Episode(**values | {"state": EpisodeState(values["state"]), "lease": lease, "progress": progress})

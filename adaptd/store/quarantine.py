@@ -1,6 +1,6 @@
 """Quarantine: files set aside, with their reasons."""
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, insert, select, update
 
 from adaptd.records import Quarantined
 from adaptd.store.repository import Repository, fields
@@ -10,18 +10,12 @@ from adaptd.store.tables import domains, quarantine
 class Quarantine(Repository):
     """Files set aside: each has a reason, and none is ever deleted by adding another."""
 
-    def add(self, domain_id: int, name: str, reason: str, detail: str, path: str | None = None, size: int | None = None) -> int:
+    def add(
+        self, domain_id: int, name: str, reason: str, detail: str, path: str | None = None, drop_id: int | None = None
+    ) -> int:
         """Set a file aside and return the row's id."""
-        now = self._clock()
-        row = {
-            "domain_id": domain_id,
-            "name": name,
-            "reason": reason,
-            "detail": detail,
-            "path": path,
-            "size_bytes": size,
-        }
-        key = self._add(insert(quarantine).values(row | {"created_at": now}))
+        row = {"domain_id": domain_id, "drop_id": drop_id, "name": name, "reason": reason, "detail": detail, "path": path}
+        key = self._add(insert(quarantine).values(row | {"created_at": self._clock()}))
         count = domains.c.quarantined + 1
         self._connection.execute(update(domains).where(domains.c.id == domain_id).values(quarantined=count))
         return key
@@ -32,3 +26,14 @@ class Quarantine(Repository):
         if domain_id is not None:
             statement = statement.where(quarantine.c.domain_id == domain_id)
         return tuple(Quarantined(**fields(row)) for row in self._connection.execute(statement))
+
+    def move(self, key: int, path: str) -> None:
+        """The file lies elsewhere from now on."""
+        self._connection.execute(update(quarantine).where(quarantine.c.id == key).values(path=path))
+
+    def remove(self, key: int) -> None:
+        """The file is set aside no more: it was given back, or deleted."""
+        domain_id = self._connection.execute(select(quarantine.c.domain_id).where(quarantine.c.id == key)).scalar()
+        self._connection.execute(delete(quarantine).where(quarantine.c.id == key))
+        count = domains.c.quarantined - 1
+        self._connection.execute(update(domains).where(domains.c.id == domain_id).values(quarantined=count))

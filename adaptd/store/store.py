@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
 from adaptd.store.domains import Domains
+from adaptd.store.drops import Drops, Pauses
 from adaptd.store.engine import Address, describe, is_busy, open_engine, parse_url, translated
 from adaptd.store.episodes import Checkpoints, Episodes
 from adaptd.store.events import Events
@@ -30,6 +31,8 @@ class Transaction:
 
     def __init__(self, connection: Connection, clock: Callable[[], datetime]) -> None:
         self.domains = Domains(connection, clock)
+        self.drops = Drops(connection, clock)
+        self.pauses = Pauses(connection, clock)
         self.images = Images(connection, clock)
         self.quarantine = Quarantine(connection, clock)
         self.episodes = Episodes(connection, clock)

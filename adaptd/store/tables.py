@@ -92,16 +92,44 @@ images = Table(
     _one_of("state", ImageState),
 )
 
+drops = Table(
+    "drops",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("domain_id", ForeignKey("domains.id"), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("fingerprint", String(64), nullable=False),
+    Column("files", Integer, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    # The batch that its images are in; 0 where it brought nothing new, NULL while it waits.
+    Column("batch", Integer),
+    Column("accepted", Integer, nullable=False, server_default="0"),
+    Column("duplicates", Integer, nullable=False, server_default="0"),
+    Column("crashes", Integer, nullable=False, server_default="0"),
+    Column("claimed_at", UtcDateTime, nullable=False),
+    UniqueConstraint("domain_id", "number"),
+)
+
+pauses = Table(
+    "pauses",
+    metadata,
+    # A domain's name, or * for everything.
+    Column("scope", String(63), primary_key=True),
+    Column("reason", Text, nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+)
+
 quarantine = Table(
     "quarantine",
     metadata,
     Column("id", BigId, primary_key=True),
     Column("domain_id", ForeignKey("domains.id"), nullable=False, index=True),
+    Column("drop_id", ForeignKey("drops.id"), index=True),
     Column("name", Text, nullable=False),
     Column("reason", String(32), nullable=False),
     Column("detail", Text, nullable=False),
     Column("path", Text),
-    Column("size_bytes", BigInteger),
     Column("created_at", UtcDateTime, nullable=False),
 )
 
@@ -121,11 +149,19 @@ episodes = Table(
     Column("lease_fence", Integer, nullable=False, server_default="0"),
     Column("lease_boot_id", Text),
     Column("lease_expires_monotonic", Float),
+    # When and where this lease began: the time left is told from there, whatever happened before.
+    Column("leased_at", UtcDateTime),
+    Column("leased_step", Integer, nullable=False, server_default="0"),
     Column("phase", String(32), nullable=False),
     Column("step", Integer, nullable=False),
     Column("steps", Integer, nullable=False),
     Column("progressed_at", UtcDateTime),
+    # Losses and multipliers of the newest step, for people.
+    Column("live", JSON, nullable=False, server_default="{}"),
     Column("attempts", Integer, nullable=False, server_default="0"),
+    # How often its worker died without getting past crash_step.
+    Column("crashes", Integer, nullable=False, server_default="0"),
+    Column("crash_step", Integer),
     Column("reason", Text),
     Column("report", JSON, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
@@ -161,6 +197,8 @@ versions = Table(
     metadata,
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("parent", ForeignKey("versions.version")),
+    # The version whose weights this one brings back.
+    Column("restores", ForeignKey("versions.version")),
     Column("episode_id", ForeignKey("episodes.id"), nullable=False, index=True),
     Column("state", String(16), nullable=False),
     Column("classes", JSON, nullable=False),

@@ -21,10 +21,11 @@ class NewVersion:
     classes: tuple[str, ...]
     weights_path: str
     weights_sha256: str
+    restores: int | None = None
 
 
 class Versions(Repository):
-    """All versions, numbered 1, 2, 3 … without gaps; a number is never used twice. The chain of parents is linear."""
+    """All versions, numbered 1, 2, 3 … without gaps; a number is never used twice. The chain of promoted ones is linear."""
 
     def add(self, new: NewVersion) -> Version:
         """Record a candidate whose weights are safe on disk."""
@@ -50,6 +51,11 @@ class Versions(Repository):
             statement = statement.where(versions.c.state == state)
         row = self._connection.execute(statement).first()
         return None if row is None else _record(row)
+
+    def set_model(self, version: int, path: str, sha256: str) -> None:
+        """Record the exported model whose file is safe on disk."""
+        values = {"model_path": path, "model_sha256": sha256}
+        self._connection.execute(update(versions).where(versions.c.version == version).values(values))
 
     def set_state(self, version: int, state: VersionState, gate: Mapping[str, Any] | None = None) -> None:
         """Record what the gate decided, or that a version was replaced."""

@@ -22,6 +22,11 @@ ROWS = {
         | {"state": "accepted", "label": "dog", "batch": 1}
         for n in (1, 2, 3)
     ],
+    "drops": [
+        {"id": 1, "domain_id": 2, "number": 1, "path": "domains/2/1", "fingerprint": "0" * 64, "files": 2, "size_bytes": 9}
+        | {"batch": 1, "accepted": 1, "claimed_at": NOW}
+    ],
+    "pauses": [{"scope": "night", "reason": "by hand", "at": NOW}],
     "quarantine": [{"id": 1, "domain_id": 2, "name": "x", "reason": "empty", "detail": "0 bytes", "created_at": NOW}],
     "episodes": [
         {"id": 1, "number": 0, "domain_id": 1, "batch": 1, "method": "supervised", "seed": 0, "state": "done", "config": "{}"}

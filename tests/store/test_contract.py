@@ -163,9 +163,37 @@ def test_quarantine_keeps_the_reason_and_counts(store):
     """A file set aside is listed with its reason, and the domain counts it."""
     with store.writing() as tx:
         key = add_domain(tx)
-        tx.quarantine.add(key, "x.png", "truncated", "ends after 12 bytes", size=12)
+        tx.quarantine.add(key, "x.png", "truncated", "ends after 12 bytes")
         (item,) = tx.quarantine.list_all(key)
         assert (item.name, item.reason, tx.domains.get(key).quarantined) == ("x.png", "truncated", 1)
+        tx.quarantine.move(item.id, "quarantine/x.png")
+        assert tx.quarantine.list_all()[0].path == "quarantine/x.png"
+        tx.quarantine.remove(item.id)
+        assert (tx.quarantine.list_all(), tx.domains.get(key).quarantined) == ((), 0)
+
+
+def test_drops_wait_until_they_are_in_a_batch_and_can_be_given_back(store):
+    """Numbers count within the domain; a batch may be of several drops; what nothing was learned from waits again."""
+    with store.writing() as tx:
+        one, two = add_domain(tx, "one"), add_domain(tx, "two")
+        drops = [tx.drops.add(domain, f"domains/{domain}", "0" * 64, 2, 9) for domain in (one, two, one)]
+        assert [drop.number for drop in drops] == [1, 1, 2]
+        assert tx.drops.count_crash(one) == 1
+        tx.drops.take_in([drops[0].id, drops[2].id], 1)
+        tx.drops.count(drops[0].id, accepted=1, duplicates=1)
+        assert [drop.id for drop in tx.drops.list_waiting()] == [drops[1].id]
+        assert tx.drops.give_back(one, 1) == 2
+        waiting = tx.drops.list_waiting(one)
+        assert [(drop.accepted, drop.duplicates, drop.crashes) for drop in waiting] == [(1, 1, 0), (0, 0, 0)]
+
+
+def test_pauses_are_by_scope(store):
+    """Pausing twice is one pause with the newer reason; resuming says whether there was one."""
+    with store.writing() as tx:
+        tx.pauses.add("night", "first")
+        tx.pauses.add("night", "second")
+        assert [(pause.scope, pause.reason) for pause in tx.pauses.list_all()] == [("night", "second")]
+        assert (tx.pauses.remove("night"), tx.pauses.remove("night")) == (True, False)
 
 
 class TestEpisodes:
@@ -202,6 +230,16 @@ class TestEpisodes:
             tx.episodes.commit(key, tx.episodes.lease(key, "w", "boot", 1.0), {})
             with pytest.raises(StoreConflict, match="nothing left to do"):
                 tx.episodes.lease(key, "w", "boot", 1.0)
+
+    def test_crashes_count_only_at_the_same_place(self, store):
+        """A worker that got to another checkpoint before it died starts the count anew."""
+        with store.writing() as tx:
+            key = add_episode(tx)
+            assert [tx.episodes.count_crash(key) for _ in range(2)] == [1, 2]
+            tx.checkpoints.add(key, 5, "checkpoints/5", "0" * 64)
+            assert [tx.episodes.count_crash(key) for _ in range(2)] == [1, 2]
+            tx.episodes.lease(key, "w", "boot", 1.0)
+            assert tx.episodes.get(key).progress.since_step == 5
 
     def test_cancel_takes_the_lease(self, store):
         """A worker that did not notice the cancel cannot commit."""

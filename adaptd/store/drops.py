@@ -1,0 +1,82 @@
+"""Drops: folders that came through the inbox. And pauses: for which domains nothing is to be trained for now."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import delete, func, insert, select, update
+
+from adaptd.records import DropRecord, Pause
+from adaptd.store.repository import Repository, fields, only
+from adaptd.store.tables import drops, pauses
+
+
+class Drops(Repository):
+    """The drops of all domains, numbered 1, 2, 3 … in each.
+
+    A drop waits (batch None) until an import finds out what is in it. A batch may be of several drops.
+    """
+
+    def add(self, domain_id: int, path: str, fingerprint: str, files: int, size_bytes: int) -> DropRecord:
+        """A folder that is ours from now on."""
+        row = {"domain_id": domain_id, "number": self.next_number(domain_id), "path": path, "fingerprint": fingerprint}
+        row |= {"files": files, "size_bytes": size_bytes, "claimed_at": self._clock()}
+        return self.get(self._add(insert(drops).values(row)))
+
+    def next_number(self, domain_id: int) -> int:
+        """The number of a domain's next drop."""
+        statement = select(func.max(drops.c.number)).where(drops.c.domain_id == domain_id)
+        return (self._connection.execute(statement).scalar() or 0) + 1
+
+    def get(self, drop_id: int) -> DropRecord:
+        """By id."""
+        row = self._connection.execute(select(drops).where(drops.c.id == drop_id)).first()
+        return DropRecord(**fields(only(row, f"drop with id {drop_id}")))
+
+    def list_all(self, domain_id: int | None = None) -> tuple[DropRecord, ...]:
+        """All drops, or those of one domain, oldest first."""
+        statement = select(drops).order_by(drops.c.id)
+        if domain_id is not None:
+            statement = statement.where(drops.c.domain_id == domain_id)
+        return tuple(DropRecord(**fields(row)) for row in self._connection.execute(statement))
+
+    def list_waiting(self, domain_id: int | None = None) -> tuple[DropRecord, ...]:
+        """Those that no episode is queued for, oldest first."""
+        statement = select(drops).where(drops.c.batch.is_(None)).order_by(drops.c.id)
+        if domain_id is not None:
+            statement = statement.where(drops.c.domain_id == domain_id)
+        return tuple(DropRecord(**fields(row)) for row in self._connection.execute(statement))
+
+    def take_in(self, drop_ids: Sequence[int], batch: int) -> None:
+        """These drops' images are in a batch from now on; 0: they brought nothing new."""
+        self._connection.execute(update(drops).where(drops.c.id.in_(drop_ids)).values(batch=batch))
+
+    def count(self, drop_id: int, accepted: int, duplicates: int) -> None:
+        """What an import found in a drop."""
+        self._connection.execute(update(drops).where(drops.c.id == drop_id).values(accepted=accepted, duplicates=duplicates))
+
+    def give_back(self, domain_id: int, batch: int) -> int:
+        """Let the drops of a batch that nothing was learned from wait again; how many there are."""
+        mine = (drops.c.domain_id == domain_id, drops.c.batch == batch)
+        return self._connection.execute(update(drops).where(*mine).values(batch=None, crashes=0)).rowcount
+
+    def count_crash(self, domain_id: int) -> int:
+        """An import of the domain's waiting drops died: how often in a row."""
+        mine = (drops.c.domain_id == domain_id, drops.c.batch.is_(None))
+        self._connection.execute(update(drops).where(*mine).values(crashes=drops.c.crashes + 1))
+        return self._connection.execute(select(func.max(drops.c.crashes)).where(*mine)).scalar() or 0
+
+
+class Pauses(Repository):
+    """What is not to be trained for now: domains by name, or everything."""
+
+    def add(self, scope: str, reason: str) -> None:
+        """Pause a domain, or everything; the reason of an earlier pause is replaced."""
+        self.remove(scope)
+        self._connection.execute(insert(pauses).values(scope=scope, reason=reason, at=self._clock()))
+
+    def remove(self, scope: str) -> bool:
+        """Let it go on; whether it was paused."""
+        return bool(self._connection.execute(delete(pauses).where(pauses.c.scope == scope)).rowcount)
+
+    def list_all(self) -> tuple[Pause, ...]:
+        """All of them, oldest first."""
+        return tuple(Pause(**fields(row)) for row in self._connection.execute(select(pauses).order_by(pauses.c.at)))
