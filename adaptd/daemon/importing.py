@@ -1,7 +1,8 @@
 """A folder of images becomes a domain: decoded, recorded, queued for its episode. Trains nothing.
 
 First the rows (the domain is `arriving`), then the caches, then the episode (the domain is `queued`). A batch counts once an
-episode is queued for it: what a killed import or a failed episode left of a batch is replaced by the next import.
+episode is queued for it: what a killed import or a failed episode left of a batch is replaced by the next import. Drops that
+came through the inbox wait until there are enough of them for a batch.
 """
 
 import json
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adaptd.config import Project
-from adaptd.daemon.drop import Drop, apart, check_classes, counted, label_of, new_image
+from adaptd.daemon.drop import Drop, apart, check_classes, counted, gather, label_of, new_image, outside_of_classes
 from adaptd.daemon.layout import Layout
+from adaptd.daemon.quarantine import move_aside
 from adaptd.errors import ConfigError, EpisodeError, FolderUnusable, NothingToLearn, WeightsUnavailable
 from adaptd.library.draft import Decoded, Draft, ShowProgress, decode_files
 from adaptd.library.folders import Listing, list_domain, list_source, list_test_set, printable, split_by_class
@@ -27,6 +29,10 @@ SUPERVISED = "supervised"
 
 MODEL_KEYS = ("classes", "backbone", "image_size", "mean", "std", "projector_hidden", "projector_output")
 """The settings that a model is made with and that cannot change afterwards; the classes may also be left to the source."""
+
+
+NOTHING_NEW = 0
+"""The batch of drops that brought none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,8 @@ class Importer:
                 raise FolderUnusable(
                     f"{folder} needs usable training images of two classes and a test image, not {counted(draft, train, test)}"
                 )
-            return self._record(Drop(SOURCE, folder, SUPERVISED, draft, listing.strays, train, test, classes))
+            refused = outside_of_classes(listing.strays)
+            return self._record(Drop(SOURCE, str(folder), SUPERVISED, draft, refused, train, test, classes))
 
     def import_domain(self, folder: Path, name: str, test_folder: Path | None = None) -> Imported:
         """An unlabelled folder, with a labelled test set in `_test/` or beside it."""
@@ -82,7 +89,28 @@ class Importer:
         with self._decode(listing) as draft:
             train, test = apart(draft, listing)
             method = self.project.settings.method.name
-            return self._record(Drop(name, folder, method, draft, listing.strays, train, test, classes))
+            refused = outside_of_classes(listing.strays)
+            return self._record(Drop(name, str(folder), method, draft, refused, train, test, classes))
+
+    def import_drops(self, domain: Domain) -> Imported | None:
+        """All waiting drops of a domain as one batch; None where they do not make one, the domain then says why."""
+        classes = self._check_model()
+        layout = Layout(self.project.state)
+        move_aside(self.store, layout)
+        with self.store.reading() as tx:
+            waiting = tx.drops.list_waiting(domain.id)
+        while True:
+            found = gather(waiting, layout.state, classes)
+            with self._decode(found.listing) as draft:
+                # A program may go on writing into a folder that was renamed under it.
+                if gather(waiting, layout.state, classes) != found:
+                    continue
+                train, test = apart(draft, found.listing)
+                where, method = f"the inbox's {domain.name}", self.project.settings.method.name
+                drop = Drop(domain.name, where, method, draft, found.refused, train, test, classes, 0, found.origins, found.ours)
+                imported = self._record_drops(drop, [drop.id for drop in waiting])
+            move_aside(self.store, layout)
+            return imported
 
     def find_unfinished(self, name: str) -> Episode | None:
         """The episode of a domain that was queued or interrupted."""
@@ -122,13 +150,11 @@ class Importer:
         files = (*listing.test, *listing.train)
         return decode_files(files, Layout(self.project.state).caches, Preprocessing(size), limits, self.progress)
 
-    def _record(self, drop: Drop) -> Imported:
+    def _record(self, drop: Drop, waiting: Sequence[int] = ()) -> Imported:
         with self.store.writing() as tx:
             domain = tx.domains.find(drop.name) or tx.domains.add(drop.name, DomainState.ARRIVING)
             batch = tx.episodes.last_batch(domain.id) + 1
-            # Left by an import that was killed, or by an episode that failed: no model has learned from it.
-            tx.images.remove_batch(domain.id, batch)
-            drop = drop.without({image.sha256 for image in tx.images.list_for(domain.id)})
+            drop = self._without_known(tx, drop, domain, batch)
             if domain.name != SOURCE:
                 self._require_enough(drop)
             ids: dict[str, int] = {}
@@ -139,17 +165,48 @@ class Importer:
             self._seal(drop, images, ids, Layout(self.project.state).cache(domain.id, batch, split))
         with self.store.writing() as tx:
             episode = self._queue(tx, domain, drop, batch)
+            tx.drops.take_in(waiting, batch)
+            for drop_id, (accepted, duplicates) in drop.counts().items():
+                tx.drops.count(drop_id, accepted, duplicates)
         return Imported(episode, len(drop.train), len(drop.test), drop.set_aside, len(drop.draft.duplicates))
+
+    def _record_drops(self, drop: Drop, waiting: Sequence[int]) -> Imported | None:
+        """As `_record`, where too little is no error: the drops wait for more, or are over if all of it was known."""
+        with self.store.writing() as tx:
+            domain = tx.domains.get_named(drop.name)
+            left = self._without_known(tx, drop, domain, tx.episodes.last_batch(domain.id) + 1)
+            try:
+                self._require_enough(left)
+            except NothingToLearn as problem:
+                self._quarantine(tx, domain, drop)
+                over = left.known > 0 and not (left.train or left.test)
+                if over:
+                    tx.drops.take_in(waiting, NOTHING_NEW)
+                    for drop_id, (accepted, duplicates) in left.counts().items():
+                        tx.drops.count(drop_id, accepted, duplicates)
+                state = DomainState.DONE if over and domain.position is not None else DomainState.SETTLED
+                tx.domains.set_state(domain.id, state, str(problem))
+                tx.events.add("drop-nothing-new" if over else "drop-waits", str(problem), domain_id=domain.id)
+                return None
+        return self._record(drop, waiting)
+
+    def _without_known(self, tx: Transaction, drop: Drop, domain: Domain, batch: int) -> Drop:
+        """Only what no earlier batch has.
+
+        What is there of this one no model has learned from: its import was killed, or its episode failed.
+        """
+        tx.images.remove_batch(domain.id, batch)
+        return drop.without({image.sha256 for image in tx.images.list_for(domain.id)})
 
     def _require_enough(self, drop: Drop) -> None:
         least = self.project.settings.intake.minimum_images
         if len(drop.train) >= least:
             return
         if drop.known and not drop.train:
-            raise NothingToLearn(f"every image of {drop.folder} was in domain {drop.name} before: there is nothing new to learn")
+            raise NothingToLearn(f"every image of {drop.where} was in domain {drop.name} before: there is nothing new to learn")
         before = f", {drop.known} were in domain {drop.name} before" if drop.known else ""
         raise NothingToLearn(
-            f"{drop.folder} has too few images to learn from, intake.minimum_images is {least}: "
+            f"{drop.where} has too few images to learn from, intake.minimum_images is {least}: "
             f"{counted(drop.draft, drop.train, drop.test)}{before}"
         )
 
@@ -162,8 +219,7 @@ class Importer:
             drop.draft.seal(target, [(image, ids[image.sha256]) for image in images], labels)
 
     def _queue(self, tx: Transaction, domain: Domain, drop: Drop, batch: int) -> Episode:
-        for reason, detail, file in drop.refused(known={(q.path, q.reason) for q in tx.quarantine.list_all(domain.id)}):
-            tx.quarantine.add(domain.id, file.name, reason, detail, printable(file.path))
+        self._quarantine(tx, domain, drop)
         tx.domains.set_state(domain.id, DomainState.QUEUED)
         config = self.project.settings.model_dump(mode="json")
         config["model"]["classes"] = list(drop.classes)
@@ -173,3 +229,8 @@ class Importer:
         duplicates = len(drop.draft.duplicates)
         tx.events.add("domain-queued", message, domain_id=domain.id, episode_id=episode.id, duplicates=duplicates)
         return episode
+
+    def _quarantine(self, tx: Transaction, domain: Domain, drop: Drop) -> None:
+        for reason, detail, file in drop.newly_refused(tx.quarantine.list_all(domain.id)):
+            drop_id = drop.moved_from(file)
+            tx.quarantine.add(domain.id, file.name, reason, detail, None if drop_id else printable(file.path), drop_id)

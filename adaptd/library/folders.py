@@ -1,11 +1,12 @@
 """What is in a folder of images, and how labelled images are split. Looks at names only; opens no file.
 
 Every file is listed, whatever its suffix: decoding decides what is an image, and what is none goes to quarantine
-instead of being passed over. Links are listed but never followed. Left out are dot files, temporary names and `_READY`.
+instead of being passed over. Links are listed but never followed. Left out are temporary names, clutter and `_READY`.
 """
 
 import os
 import random
+import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,10 +14,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from adaptd.errors import FolderUnusable
+from adaptd.records import SOURCE
 
 TEST_FOLDER = "_test"
 READY_MARK = "_READY"
-TEMPORARY_SUFFIXES = (".part", ".tmp", ".crdownload")
+TEMPORARY_SUFFIXES = (".part", ".tmp", ".crdownload", ".partial", ".filepart")
+TEMPORARY_PREFIXES = (".", "~syncthing~")
+"""rsync writes `.name.XXXXXX`, Syncthing `.syncthing.name`: every dot file may be one that is still being written."""
+CLUTTER = frozenset({".ds_store", "thumbs.db", "desktop.ini", ".directory", ".gitkeep", ".nomedia", "__macosx", "lost+found"})
+"""What file managers, archives and filesystems leave lying about, in lower case; `._*` beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +38,14 @@ class Found:
 class Listing:
     """A folder's files, each list sorted by name.
 
-    `strays` stand where a class is needed but outside of any class folder.
+    `strays` stand where a class is needed but outside of any class folder; `left_behind` are files and
+    folders with temporary names.
     """
 
     train: tuple[Found, ...]
     test: tuple[Found, ...] = ()
     strays: tuple[Found, ...] = ()
+    left_behind: tuple[Found, ...] = ()
 
 
 def list_source(folder: Path) -> Listing:
@@ -57,6 +65,13 @@ def list_domain(folder: Path) -> Listing:
         raise FolderUnusable(f"{folder} holds no files; put the domain's images there")
     test, strays = _list_test(folder)
     return Listing(train, test, strays)
+
+
+def list_drop(folder: Path) -> Listing:
+    """What came through the inbox: as a domain, but nothing has to be there, and temporary names are told too."""
+    train = tuple(Found(path, name) for path, name in _walk(folder, folder, skip=TEST_FOLDER))
+    test, strays = _list_test(folder)
+    return Listing(train, test, strays, _list_left_behind(folder))
 
 
 def list_test_set(folder: Path) -> Listing:
@@ -90,9 +105,28 @@ def split_by_class(
     return train, tuple(items[position] for position in sorted(chosen))
 
 
+def is_clutter(name: str) -> bool:
+    """Whether a file or folder of this name is known to be harmless and of no use."""
+    return name.startswith("._") or name.lower() in CLUTTER
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file or folder of this name may still be in the making. Clutter has such names too: ask about it first."""
+    return name.startswith(TEMPORARY_PREFIXES) or name.lower().endswith(TEMPORARY_SUFFIXES)
+
+
 def is_passed_over(name: str) -> bool:
-    """Whether a file or folder of this name is no part of a drop: hidden, still being written, or the mark."""
-    return name.startswith(".") or name == READY_MARK or name.lower().endswith(TEMPORARY_SUFFIXES)
+    """Whether a file or folder of this name is no part of a drop: clutter, still being written, or the mark."""
+    return name == READY_MARK or is_temporary(name) or is_clutter(name)
+
+
+def find_domain_name(folder: str) -> str | None:
+    """A domain's name from its folder's: lower case, and what names may not have becomes a dash.
+
+    None where nothing is left of it, and for `source`, which is the labelled source's own name.
+    """
+    name = re.sub(r"[^a-z0-9._-]+", "-", folder.lower()).strip("-._")[:63]
+    return name if name not in {"", SOURCE} else None
 
 
 def printable(path: Path) -> str:
@@ -105,6 +139,20 @@ def _list_test(folder: Path) -> tuple[tuple[Found, ...], tuple[Found, ...]]:
     if not test.is_dir() or test.is_symlink():
         return (), ()
     return _list_classes(test, folder)
+
+
+def _list_left_behind(root: Path) -> tuple[Found, ...]:
+    """Files and folders with temporary names; what is inside such a folder goes with it."""
+    found, folders = [], [root]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                path = Path(entry.path)
+                if is_temporary(entry.name) and not is_clutter(entry.name):
+                    found.append(Found(path, printable(path.relative_to(root))))
+                elif entry.is_dir(follow_symlinks=False) and not is_passed_over(entry.name):
+                    folders.append(path)
+    return tuple(sorted(found, key=lambda file: os.fsencode(file.path)))
 
 
 def _list_classes(folder: Path, root: Path, skip: str = "") -> tuple[tuple[Found, ...], tuple[Found, ...]]:

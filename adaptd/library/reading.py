@@ -24,6 +24,8 @@ class Reason(StrEnum):
     NOT_A_FILE = "not-a-file"
     UNREADABLE = "unreadable"
     NO_CLASS = "no-class"
+    UNKNOWN_CLASS = "unknown-class"
+    TEMPORARY = "temporary"
 
 
 # O_NOFOLLOW refuses links and O_NONBLOCK returns from a FIFO that nobody writes to; fstat then asks the opened thing

@@ -25,6 +25,11 @@ class Domains(Repository):
         row = self._connection.execute(select(domains).where(domains.c.id == domain_id)).first()
         return _record(only(row, f"domain with id {domain_id}"))
 
+    def get_named(self, name: str) -> Domain:
+        """By name, which is known to be one."""
+        row = self._connection.execute(select(domains).where(domains.c.name == name)).first()
+        return _record(only(row, f"domain {name}"))
+
     def find(self, name: str) -> Domain | None:
         """By name."""
         row = self._connection.execute(select(domains).where(domains.c.name == name)).first()

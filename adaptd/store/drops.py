@@ -15,9 +15,9 @@ class Drops(Repository):
     A drop waits (batch None) until an import finds out what is in it. A batch may be of several drops.
     """
 
-    def add(self, domain_id: int, path: str, fingerprint: str, files: int, size_bytes: int) -> DropRecord:
+    def add(self, domain_id: int, number: int, path: str, fingerprint: str, files: int, size_bytes: int) -> DropRecord:
         """A folder that is ours from now on."""
-        row = {"domain_id": domain_id, "number": self.next_number(domain_id), "path": path, "fingerprint": fingerprint}
+        row = {"domain_id": domain_id, "number": number, "path": path, "fingerprint": fingerprint}
         row |= {"files": files, "size_bytes": size_bytes, "claimed_at": self._clock()}
         return self.get(self._add(insert(drops).values(row)))
 

@@ -27,6 +27,11 @@ class Quarantine(Repository):
             statement = statement.where(quarantine.c.domain_id == domain_id)
         return tuple(Quarantined(**fields(row)) for row in self._connection.execute(statement))
 
+    def list_unmoved(self) -> tuple[Quarantined, ...]:
+        """Files that still lie in the drop they came with."""
+        statement = select(quarantine).where(quarantine.c.drop_id.is_not(None), quarantine.c.path.is_(None))
+        return tuple(Quarantined(**fields(row)) for row in self._connection.execute(statement.order_by(quarantine.c.id)))
+
     def move(self, key: int, path: str) -> None:
         """The file lies elsewhere from now on."""
         self._connection.execute(update(quarantine).where(quarantine.c.id == key).values(path=path))
