@@ -1,11 +1,12 @@
 """What is in a folder of images, and how labelled images are split. Looks at names only; opens no file.
 
 Every file is listed, whatever its suffix: decoding decides what is an image, and what is none goes to quarantine
-instead of being passed over. Links are listed but never followed. Left out are dot files, temporary names and `_READY`.
+instead of being passed over. Links are listed but never followed. Left out are temporary names, clutter and `_READY`.
 """
 
 import os
 import random
+import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,10 +14,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from adaptd.errors import FolderUnusable
+from adaptd.records import SOURCE
 
 TEST_FOLDER = "_test"
 READY_MARK = "_READY"
-TEMPORARY_SUFFIXES = (".part", ".tmp", ".crdownload")
+TEMPORARY_SUFFIXES = (".part", ".tmp", ".crdownload", ".partial", ".filepart")
+TEMPORARY_PREFIXES = (".", "~syncthing~")
+"""rsync writes `.name.XXXXXX`, Syncthing `.syncthing.name`: every dot file may be one that is still being written."""
+CLUTTER = frozenset({".ds_store", "thumbs.db", "desktop.ini", ".directory", ".gitkeep", ".nomedia", "__macosx", "lost+found"})
+"""What file managers, archives and filesystems leave lying about, in lower case; `._*` beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +96,28 @@ def split_by_class(
     return train, tuple(items[position] for position in sorted(chosen))
 
 
+def is_clutter(name: str) -> bool:
+    """Whether a file or folder of this name is known to be harmless and of no use."""
+    return name.startswith("._") or name.lower() in CLUTTER
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file or folder of this name may still be in the making. Clutter has such names too: ask about it first."""
+    return name.startswith(TEMPORARY_PREFIXES) or name.lower().endswith(TEMPORARY_SUFFIXES)
+
+
 def is_passed_over(name: str) -> bool:
-    """Whether a file or folder of this name is no part of a drop: hidden, still being written, or the mark."""
-    return name.startswith(".") or name == READY_MARK or name.lower().endswith(TEMPORARY_SUFFIXES)
+    """Whether a file or folder of this name is no part of a drop: clutter, still being written, or the mark."""
+    return name == READY_MARK or is_temporary(name) or is_clutter(name)
+
+
+def find_domain_name(folder: str) -> str | None:
+    """A domain's name from its folder's: lower case, and what names may not have becomes a dash.
+
+    None where nothing is left of it, and for `source`, which is the labelled source's own name.
+    """
+    name = re.sub(r"[^a-z0-9._-]+", "-", folder.lower()).strip("-._")[:63]
+    return name if name not in {"", SOURCE} else None
 
 
 def printable(path: Path) -> str:
