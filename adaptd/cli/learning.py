@@ -3,6 +3,7 @@
 Ctrl-C and SIGTERM leave a checkpoint and exit with 130 and 143.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
