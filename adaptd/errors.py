@@ -6,6 +6,9 @@ AdaptdError
 ├── IntakeError                 something about incoming images
 │   ├── ImageRejected           one image; goes to quarantine with its reason
 │   ├── FolderUnusable          a whole folder: nothing in it can be used
+│   ├── InboxUnavailable        gone, unmounted or unreadable: an alarm, never "empty"
+│   ├── DropChanged             a drop is not what the scan saw any more; the next scan looks again
+│   ├── ClaimRefused            a drop cannot be taken out of the inbox
 │   └── CacheUnusable           decoded images on disk are missing, damaged or of another kind
 ├── EpisodeError                an episode cannot start or go on
 │   ├── NothingToLearn          no source model, or too few images
@@ -80,6 +83,18 @@ class ImageRejected(IntakeError):
 
 class FolderUnusable(IntakeError):
     """A folder holds nothing that can be used."""
+
+
+class InboxUnavailable(IntakeError):
+    """The inbox is gone, unmounted or unreadable. What was in it is not known to be deleted."""
+
+
+class DropChanged(IntakeError):
+    """A drop changed or went away between the scan and the claim."""
+
+
+class ClaimRefused(IntakeError):
+    """A drop cannot be taken out of the inbox."""
 
 
 class CacheUnusable(IntakeError):

@@ -51,15 +51,25 @@ def existing(path: Path) -> Path:
 
 def filesystem_kind(path: Path) -> str:
     """The kind of filesystem a path lies on (ext4, nfs4, fuse.sshfs, …)."""
+    return _mount(path)[1]
+
+
+def mount_point(path: Path) -> Path:
+    """Where the filesystem that a path lies on is mounted."""
+    return Path(_mount(path)[0])
+
+
+def _mount(path: Path) -> tuple[str, str]:
+    """Mount point and kind of the filesystem that a path lies on; of two mounts at one place the last is seen."""
     target = str(existing(path).resolve())
-    best, kind = "", "unknown"
+    best, kind = "/", "unknown"
     for line in Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines():
         _, mount, fs, *_ = line.split(" ")
         mount = mount.encode("latin-1", "replace").decode("unicode_escape") if "\\" in mount else mount
         inside = target == mount or target.startswith(mount.rstrip("/") + "/")
         if inside and len(mount) >= len(best):
             best, kind = mount, fs
-    return kind
+    return best, kind
 
 
 def is_remote(kind: str) -> bool:

@@ -106,6 +106,10 @@ class IntakeSettings(Section):
     """When a drop is complete, and which files are let in."""
 
     settle_seconds: NotNegative = Field(5.0, description="a drop is complete when nothing in it changed for this long")
+    temporary_seconds: NotNegative = Field(
+        3600.0,
+        description="a temporary file unchanged for this long was left behind: the drop is taken, the file goes to quarantine",
+    )
     scan_seconds: Positive = Field(60.0, description="look at the whole inbox at least this often")
     mode: Literal["claim", "in-place"] = Field(
         "claim", description="claim moves drops out of the inbox; in-place reads them there"

@@ -15,6 +15,7 @@ from adaptd.cli.output import make_console, print_json
 from adaptd.cli.progress import progress_bar
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import ConfigError
+from adaptd.library.folders import find_domain_name
 from adaptd.records import SOURCE, Episode
 from adaptd.settings import NAME_PATTERN
 
@@ -153,9 +154,9 @@ def _tell_finished(store: "Store", finished: "Finished", as_json: bool) -> None:
 
 
 def _domain_name(folder: Path) -> str:
-    """A name from the folder's: lower case, and what names may not have becomes a dash."""
-    name = re.sub(r"[^a-z0-9._-]+", "-", folder.resolve().name.lower()).strip("-._")[:63]
-    return _checked(name or "domain")
+    """A name from the folder's, for the inbox and here alike."""
+    name = folder.resolve().name
+    return find_domain_name(name) or _checked(name)
 
 
 def _checked(name: str) -> str:

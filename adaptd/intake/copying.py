@@ -1,0 +1,244 @@
+"""A drop copied to another filesystem, and removed from the inbox once it is safe there. When to do so is for `claiming`.
+
+The copy is made as `.claiming-<name>` beside its target, then renamed: the target is complete or absent. `.claimed-<name>.json`
+lists what was copied; while it lies there, those files may still be in the inbox too.
+"""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from io import FileIO
+from pathlib import Path
+
+from adaptd.errors import ClaimRefused
+from adaptd.library.folders import READY_MARK, printable
+
+BLOCK_BYTES = 1 << 20
+_NO_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP})
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_LEFT = {
+    errno.EACCES: "no permission to read it",
+    errno.EPERM: "no permission to read it",
+    errno.EIO: "the disk reports an error",
+    errno.ELOOP: "it became a link",
+    errno.ENOENT: "it vanished",
+    errno.ENXIO: "it is no file any more",
+}
+"""What is wrong with one file of the inbox: it stays there. Any other errno ends the copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a file in the inbox was when it was copied; `sha256` is empty for what has no bytes."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    inode: int
+    sha256: str
+
+
+@dataclass(slots=True)
+class Copy:
+    """What came of copying a drop. Folders stand in it parents first; `left` says what stays in the inbox and why."""
+
+    files: list[Copied] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+
+def copy_drop(folder: Path, target: Path) -> tuple[str, ...]:
+    """Copy a drop and remove it from the inbox; what stays there and why.
+
+    Raises:
+        ClaimRefused: nothing of it can be copied, or it could not be removed afterwards.
+        OSError: the disk is full or broken; nothing is left of the copy.
+    """
+    unfinished = _unfinished(target)
+    clear_unfinished(target)
+    try:
+        copy = _copy_tree(folder, unfinished)
+        with _manifest(target).open("x", encoding="ascii") as file:
+            json.dump(asdict(copy), file)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        clear_unfinished(target)
+        raise
+    sync_folder(target.parent)
+    unfinished.rename(target)
+    sync_folder(target.parent)
+    remove_copied(folder, target)
+    return tuple(copy.left)
+
+
+def remove_copied(folder: Path, target: Path) -> None:
+    """Remove from the inbox what the target has, as far as that is still there and the same. Nothing to do is fine."""
+    manifest = _manifest(target)
+    # While the inbox is away the list must stay.
+    if not manifest.exists() or not folder.parent.is_dir():
+        return
+    document = json.loads(manifest.read_text(encoding="ascii"))
+    files = [Copied(**file) for file in document["files"]]
+    # The mark first: with it gone, files that came late wait until they are complete.
+    for file in sorted(files, key=lambda file: file.path != READY_MARK):
+        if _is_still(folder / file.path, file):
+            (folder / file.path).unlink(missing_ok=True)
+    for inside in reversed(document["folders"]):
+        with _unless(errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR):
+            (folder / inside).rmdir()
+    sync_folder(folder.parent)
+    manifest.unlink()
+    sync_folder(target.parent)
+
+
+def clear_unfinished(target: Path) -> None:
+    """Remove what is left of a copy that was not finished; its originals are all in the inbox."""
+    if _unfinished(target).exists():
+        shutil.rmtree(_unfinished(target))
+    _manifest(target).unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names in a folder durable; some network filesystems have no way to ask for it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with _unless(*_NO_SYNC):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unfinished(target: Path) -> Path:
+    return target.with_name(f".claiming-{target.name}")
+
+
+def _manifest(target: Path) -> Path:
+    return target.with_name(f".claimed-{target.name}.json")
+
+
+@contextlib.contextmanager
+def _unless(*numbers: int) -> Iterator[None]:
+    """Let these errors pass."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in numbers:
+            raise
+
+
+def _copy_tree(folder: Path, copy_to: Path) -> Copy:
+    """Copy every entry. fwalk holds each folder open: none can be replaced by a link under way."""
+    copy = Copy()
+    for root, folders, files, descriptor in os.fwalk(folder, onerror=_raise):
+        inside = os.path.relpath(root, folder)
+        copy.folders.append(inside)
+        (copy_to / inside).mkdir()
+        links = [name for name in folders if stat.S_ISLNK(os.lstat(name, dir_fd=descriptor).st_mode)]
+        for name in (*files, *links):
+            path = os.path.normpath(Path(inside, name))
+            try:
+                copy.files.append(_copy_entry(descriptor, name, path, copy_to / path))
+            except _Left as left:
+                copy.left.append(f"{printable(Path(path))}: {left}")
+    if not copy.files:
+        raise ClaimRefused(f"nothing in {printable(folder)} can be copied ({'; '.join(copy.left)}): remove it, or correct it")
+    for inside in reversed(copy.folders):
+        sync_folder(copy_to / inside)
+    return copy
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+class _Left(Exception):
+    """One entry stays in the inbox."""
+
+
+@contextlib.contextmanager
+def _reading() -> Iterator[None]:
+    """Trouble with one file of the inbox, apart from trouble with the copy."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _LEFT:
+            raise
+        raise _Left(_LEFT[error.errno]) from error
+
+
+def _copy_entry(folder: int, name: str, path: str, copy_to: Path) -> Copied:
+    with _reading():
+        status = os.lstat(name, dir_fd=folder)
+        link = os.readlink(name, dir_fd=folder) if stat.S_ISLNK(status.st_mode) else None
+    if stat.S_ISREG(status.st_mode):
+        return _copy_file(folder, name, path, copy_to)
+    if link is not None:
+        copy_to.symlink_to(link)
+    elif stat.S_ISFIFO(status.st_mode):
+        os.mkfifo(copy_to)
+    else:
+        raise _Left("a socket or a device cannot be copied")
+    return Copied(path, status.st_size, status.st_mtime_ns, status.st_ino, "")
+
+
+def _copy_file(folder: int, name: str, path: str, copy_to: Path) -> Copied:
+    """Copy the bytes of one file, and read the copy back."""
+    with _reading():
+        file = os.fdopen(os.open(name, _READ, dir_fd=folder), "rb", buffering=0)
+    with file:
+        before = os.fstat(file.fileno())
+        if not stat.S_ISREG(before.st_mode):
+            raise _Left("it is no file any more")
+        try:
+            digest = _copy_bytes(file, copy_to, before)
+        except _Left:
+            copy_to.unlink()
+            raise
+    if _sha256(copy_to) != digest:
+        raise OSError(errno.EIO, "the copy differs from what was written", str(copy_to))
+    return Copied(path, before.st_size, before.st_mtime_ns, before.st_ino, digest)
+
+
+def _copy_bytes(file: FileIO, copy_to: Path, before: os.stat_result) -> str:
+    digest = hashlib.sha256()
+    with copy_to.open("xb") as copy:
+        while True:
+            with _reading():
+                block = file.read(BLOCK_BYTES)
+            if not block:
+                break
+            digest.update(block)
+            copy.write(block)
+        copy.flush()
+        os.utime(copy.fileno(), ns=(before.st_atime_ns, before.st_mtime_ns))
+        os.fsync(copy.fileno())
+    after = os.fstat(file.fileno())
+    if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+        raise _Left("it changed while it was copied")
+    return digest.hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _is_still(path: Path, copied: Copied) -> bool:
+    """Whether the file in the inbox is the one that was copied."""
+    try:
+        status = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if (status.st_size, status.st_mtime_ns) != (copied.size, copied.mtime_ns):
+        return False
+    if status.st_ino == copied.inode:
+        return True
+    # FAT and some network filesystems give a file another inode number from time to time: then its bytes decide.
+    return stat.S_ISREG(status.st_mode) and _sha256(path) == copied.sha256

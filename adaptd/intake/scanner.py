@@ -1,0 +1,198 @@
+"""The whole inbox at one moment: which drops there are and how far each is. Looks and touches nothing; takes nothing."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from adaptd.errors import InboxUnavailable
+from adaptd.intake.settling import DropState, Settling, Verdict
+from adaptd.intake.tree import GONE, Tree, read_stamp, read_tree
+from adaptd.library.folders import READY_MARK, find_domain_name, is_clutter, is_temporary, printable
+from adaptd.machine import mount_point
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A folder in the inbox with files in it: a batch of a domain, once it is settled."""
+
+    folder: Path
+    domain: str
+    state: DropState
+    why: str
+    tree: Tree
+
+
+@dataclass(frozen=True, slots=True)
+class InboxWarning:
+    """Something in the inbox that is not taken. `message` states the fact and the remedy."""
+
+    path: Path
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What the inbox holds; drops stand in the order in which they came. `next_look` is when to scan again at the latest."""
+
+    drops: tuple[Drop, ...]
+    warnings: tuple[InboxWarning, ...]
+    next_look: float
+
+    @property
+    def settled(self) -> tuple[Drop, ...]:
+        """What can be claimed."""
+        return tuple(drop for drop in self.drops if drop.state is DropState.SETTLED)
+
+
+@dataclass(slots=True)
+class _Known:
+    """The last look at a folder."""
+
+    tree: Tree
+    verdict: Verdict
+    looked: float
+    next_look: float
+
+
+class Scanner:
+    """Scans one inbox, again and again.
+
+    A drop is read as a whole when its `next_look` is due and at least every `scan_seconds`. In between a scan only lists the
+    inbox and asks for a `_READY` mark and for the temporary file that a drop waits for.
+    """
+
+    def __init__(
+        self, inbox: Path, settling: Settling, scan_seconds: float = 60.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._inbox = inbox
+        self._settling = settling
+        self._scan_seconds = scan_seconds
+        self._clock = clock
+        self._known: dict[str, _Known] = {}
+        self._next_full = clock()
+        self._identity: tuple[int, int] | None = None
+        self._mount = Path("/")
+
+    def scan(self) -> Scan:
+        """Look at the inbox.
+
+        Raises:
+            InboxUnavailable: it is gone, unmounted or unreadable; what is known of its drops is kept until it is back.
+        """
+        self._require_inbox()
+        full = self._clock() >= self._next_full
+        warnings: list[InboxWarning] = []
+        present: set[str] = set()
+        for name, is_folder in self._list():
+            warning = self._look(name, full=full) if is_folder else _loose(self._inbox / name)
+            present.add(name)
+            if warning is not None:
+                warnings.append(warning)
+        # Unmounted while it was looked at: nothing that was seen counts.
+        self._require_inbox()
+        for name in self._known.keys() - present:
+            self._forget(name)
+        if full:
+            self._next_full = self._clock() + self._scan_seconds
+        return self._report(warnings)
+
+    def _require_inbox(self) -> None:
+        """An unmounted mount point is an empty folder that is no mount point: an alarm. A folder made anew is accepted."""
+        try:
+            status = self._inbox.stat()
+            identity = (status.st_dev, status.st_ino)
+            if identity == self._identity:
+                return
+            mount = mount_point(self._inbox)
+        except OSError as error:
+            raise _unavailable(self._inbox, error) from error
+        if self._identity is not None and len(mount.parts) < len(self._mount.parts):
+            raise InboxUnavailable(
+                f"{self._mount} is not mounted any more, and the inbox {self._inbox} is on it: mount it again; "
+                "if the inbox is meant to be where it is now, restart adaptd"
+            )
+        self._identity, self._mount = identity, mount
+
+    def _list(self) -> list[tuple[str, bool]]:
+        """Names in the inbox that mean something and whether they are folders, in the order in which they came."""
+        found = []
+        try:
+            with os.scandir(self._inbox) as entries:
+                for entry in entries:
+                    if is_clutter(entry.name) or is_temporary(entry.name):
+                        continue
+                    try:
+                        # Set when it is moved here or filled; decides only between two that are new since the last scan.
+                        changed = entry.stat(follow_symlinks=False).st_ctime_ns
+                        found.append((changed, entry.name, entry.is_dir(follow_symlinks=False)))
+                    except FileNotFoundError:
+                        continue
+        except OSError as error:
+            raise _unavailable(self._inbox, error) from error
+        return [(name, is_folder) for _, name, is_folder in sorted(found)]
+
+    def _look(self, name: str, *, full: bool) -> InboxWarning | None:
+        folder = self._inbox / name
+        if find_domain_name(name) is None:
+            return InboxWarning(
+                folder, f"{printable(folder)} cannot name a domain: rename it with a-z, 0-9, dot, dash, underscore, not `source`"
+            )
+        known = self._known.get(name)
+        if known is not None and not full and not self._is_due(folder, known):
+            return None
+        try:
+            tree = read_tree(folder)
+        except FileNotFoundError:
+            self._forget(name)
+            return None
+        except OSError as error:
+            self._forget(name)
+            return InboxWarning(
+                folder, f"{printable(folder)} cannot be read: {error.strerror}; make it readable for adaptd, or remove it"
+            )
+        now = self._clock()
+        verdict = self._settling.look(name, tree, now)
+        self._known[name] = _Known(tree, verdict, now, verdict.next_look)
+        return None
+
+    def _is_due(self, folder: Path, known: _Known) -> bool:
+        verdict = known.verdict
+        if verdict.state is DropState.ARRIVING:
+            if not known.tree.ready and read_stamp(folder / READY_MARK) != GONE:
+                return True
+            awaited = verdict.waiting_for
+            if awaited is not None and read_stamp(folder / awaited) != known.tree.temporary[awaited]:
+                # rsync makes and renames such a file many times a second: one whole look in `settle_seconds` is enough.
+                known.next_look = min(known.next_look, known.looked + self._settling.settle_seconds)
+        return self._clock() >= known.next_look
+
+    def _forget(self, name: str) -> None:
+        self._known.pop(name, None)
+        self._settling.forget(name)
+
+    def _report(self, warnings: list[InboxWarning]) -> Scan:
+        drops, next_look = [], self._next_full
+        for name, known in self._known.items():
+            verdict = known.verdict
+            if verdict.state is DropState.EMPTY:
+                continue
+            if verdict.state is DropState.ARRIVING:
+                next_look = min(next_look, known.next_look)
+            domain = find_domain_name(name)
+            assert domain is not None
+            drops.append(Drop(self._inbox / name, domain, verdict.state, verdict.why, known.tree))
+        return Scan(tuple(drops), tuple(warnings), next_look)
+
+
+def _loose(path: Path) -> InboxWarning:
+    if path.is_symlink():
+        return InboxWarning(path, f"{printable(path)} is a link, and links are never followed: put a folder of images there")
+    return InboxWarning(path, f"{printable(path)} lies loose in the inbox: put it into a folder, whose name is its domain's")
+
+
+def _unavailable(inbox: Path, error: OSError) -> InboxUnavailable:
+    return InboxUnavailable(
+        f"the inbox {inbox} is not available: {error.strerror}; mount it, make it again, or correct paths.inbox"
+    )

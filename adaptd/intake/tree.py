@@ -1,0 +1,112 @@
+"""What one drop folder holds at one moment, read from names and lstat alone. Opens no file and follows no link."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from stat import S_IFDIR, S_IFMT, S_ISDIR
+from typing import NamedTuple
+
+from adaptd.library.folders import READY_MARK, is_clutter, is_temporary
+
+
+class Stamp(NamedTuple):
+    """What of an entry changes when its content does. A folder has only its kind: its files speak for it."""
+
+    kind: int
+    size: int
+    mtime_ns: int
+
+
+GONE = Stamp(0, 0, 0)
+"""Of an entry that vanished while it was looked at: equal to nothing that stands still."""
+
+_FOLDER = Stamp(S_IFDIR, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A drop at one moment. Clutter and the mark are no part of it.
+
+    Args:
+        fingerprint: SHA-256 of all entries, with their sizes and times; no inodes, so that it outlives a remount.
+        files: how many there are that are not temporary, whatever their kind; links and FIFOs count.
+        size_bytes: of those files.
+        ready: whether `_READY` stands at the top.
+        temporary: files that may still be in the making, by their path inside the drop.
+    """
+
+    fingerprint: str
+    files: int
+    size_bytes: int
+    ready: bool
+    temporary: Mapping[str, Stamp]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to take."""
+        return not self.files and not self.temporary
+
+
+def read_tree(folder: Path) -> Tree:
+    """Look at a whole drop.
+
+    Raises:
+        OSError: the drop, or a folder in it, is gone or cannot be read.
+    """
+    lines, temporary, ready, files, size_bytes = [], {}, False, 0, 0
+    for path, name, in_the_making, stamp in _walk(os.fspath(folder)):
+        if name == READY_MARK:
+            ready = ready or path == READY_MARK
+            continue
+        lines.append(f"{path}\0{stamp.kind}\0{stamp.size}\0{stamp.mtime_ns}")
+        if S_ISDIR(stamp.kind):
+            continue
+        if in_the_making:
+            temporary[path] = stamp
+        else:
+            files += 1
+            size_bytes += stamp.size
+    lines.sort()
+    fingerprint = hashlib.sha256(os.fsencode("\0".join(lines))).hexdigest()
+    return Tree(fingerprint, files, size_bytes, ready, temporary)
+
+
+def read_stamp(path: str | Path) -> Stamp:
+    """The stamp of one entry; GONE where there is none."""
+    try:
+        return _stamp(os.lstat(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return GONE
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    kind = S_IFMT(status.st_mode)
+    return _FOLDER if kind == S_IFDIR else Stamp(kind, status.st_size, status.st_mtime_ns)
+
+
+def _walk(root: str) -> Iterator[tuple[str, str, bool, Stamp]]:
+    """Path inside the drop, name, whether it or a folder around it is temporary, and stamp of everything but clutter."""
+    folders = [("", False)]
+    while folders:
+        prefix, inherited = folders.pop()
+        try:
+            entries = os.scandir(f"{root}/{prefix}")
+        except (FileNotFoundError, NotADirectoryError):
+            if not prefix:
+                raise
+            yield f"{prefix}.", ".", inherited, GONE
+            continue
+        with entries:
+            for entry in entries:
+                if is_clutter(entry.name):
+                    continue
+                path, in_the_making = prefix + entry.name, inherited or is_temporary(entry.name)
+                try:
+                    stamp = _stamp(entry.stat(follow_symlinks=False))
+                except FileNotFoundError:
+                    stamp = GONE
+                if S_ISDIR(stamp.kind):
+                    folders.append((f"{path}/", in_the_making))
+                yield path, entry.name, in_the_making, stamp
