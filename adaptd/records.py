@@ -112,8 +112,9 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class DropRecord:
-    """A folder that came through the inbox. `path` is relative to the state folder, or absolute where it is read in place.
+    """A folder that came through the inbox as `origin`.
 
+    `path` is where it lies: relative to the state folder, or absolute where it is read in place.
     `batch` is where its images went: None while it waits, 0 where it brought nothing new.
     """
 
@@ -121,6 +122,7 @@ class DropRecord:
     domain_id: int
     number: int
     path: str
+    origin: str
     fingerprint: str
     files: int
     size_bytes: int

@@ -3,8 +3,9 @@
 The only user of SQLAlchemy. Other rooms import from here, never from the modules inside.
 """
 
+from adaptd.store.drops import NewDrop
 from adaptd.store.episodes import NewEpisode
 from adaptd.store.store import Store, Transaction
 from adaptd.store.versions import NewVersion
 
-__all__ = ["NewEpisode", "NewVersion", "Store", "Transaction"]
+__all__ = ["NewDrop", "NewEpisode", "NewVersion", "Store", "Transaction"]

@@ -1,6 +1,7 @@
 """Drops: folders that came through the inbox. And pauses: for which domains nothing is to be trained for now."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import delete, func, insert, select, update
 
@@ -9,17 +10,33 @@ from adaptd.store.repository import Repository, fields, only
 from adaptd.store.tables import drops, pauses
 
 
+@dataclass(frozen=True, slots=True)
+class NewDrop:
+    """A folder about to be claimed."""
+
+    domain_id: int
+    number: int
+    path: str
+    origin: str
+    fingerprint: str
+    files: int
+    size_bytes: int
+
+
 class Drops(Repository):
     """The drops of all domains, numbered 1, 2, 3 … in each.
 
     A drop waits (batch None) until an import finds out what is in it. A batch may be of several drops.
     """
 
-    def add(self, domain_id: int, number: int, path: str, fingerprint: str, files: int, size_bytes: int) -> DropRecord:
-        """A folder that is ours from now on."""
-        row = {"domain_id": domain_id, "number": number, "path": path, "fingerprint": fingerprint}
-        row |= {"files": files, "size_bytes": size_bytes, "claimed_at": self._clock()}
-        return self.get(self._add(insert(drops).values(row)))
+    def add(self, new: NewDrop) -> DropRecord:
+        """A folder that is about to be ours: the row comes first, so that a folder without one is never found."""
+        row = {name: getattr(new, name) for name in NewDrop.__slots__}
+        return self.get(self._add(insert(drops).values(row | {"claimed_at": self._clock()})))
+
+    def remove(self, drop_id: int) -> None:
+        """It did not come after all."""
+        self._connection.execute(delete(drops).where(drops.c.id == drop_id))
 
     def next_number(self, domain_id: int) -> int:
         """The number of a domain's next drop."""

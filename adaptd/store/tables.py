@@ -99,6 +99,7 @@ drops = Table(
     Column("domain_id", ForeignKey("domains.id"), nullable=False),
     Column("number", Integer, nullable=False),
     Column("path", Text, nullable=False),
+    Column("origin", Text, nullable=False),
     Column("fingerprint", String(64), nullable=False),
     Column("files", Integer, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),

@@ -16,6 +16,7 @@ def upgrade() -> None:
         sa.Column("domain_id", sa.Integer(), nullable=False),
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("path", sa.Text(), nullable=False),
+        sa.Column("origin", sa.Text(), nullable=False),
         sa.Column("fingerprint", sa.String(length=64), nullable=False),
         sa.Column("files", sa.Integer(), nullable=False),
         sa.Column("size_bytes", sa.BigInteger(), nullable=False),

@@ -23,7 +23,16 @@ ROWS = {
         for n in (1, 2, 3)
     ],
     "drops": [
-        {"id": 1, "domain_id": 2, "number": 1, "path": "domains/2/1", "fingerprint": "0" * 64, "files": 2, "size_bytes": 9}
+        {
+            "id": 1,
+            "domain_id": 2,
+            "number": 1,
+            "path": "domains/2/1",
+            "origin": "/inbox/night",
+            "fingerprint": "0" * 64,
+            "files": 2,
+            "size_bytes": 9,
+        }
         | {"batch": 1, "accepted": 1, "claimed_at": NOW}
     ],
     "pauses": [{"scope": "night", "reason": "by hand", "at": NOW}],

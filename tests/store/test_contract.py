@@ -14,7 +14,7 @@ from adaptd.records import (
     Split,
     VersionState,
 )
-from adaptd.store import NewEpisode, NewVersion, Store, Transaction
+from adaptd.store import NewDrop, NewEpisode, NewVersion, Store, Transaction
 
 
 @pytest.fixture
@@ -176,7 +176,9 @@ def test_drops_wait_until_they_are_in_a_batch_and_can_be_given_back(store):
     """Numbers count within the domain; a batch may be of several drops; what nothing was learned from waits again."""
     with store.writing() as tx:
         one, two = add_domain(tx, "one"), add_domain(tx, "two")
-        drops = [tx.drops.add(d, tx.drops.next_number(d), f"domains/{d}", "0" * 64, 2, 9) for d in (one, two, one)]
+        drops = [
+            tx.drops.add(NewDrop(d, tx.drops.next_number(d), f"domains/{d}", "/inbox/x", "0" * 64, 2, 9)) for d in (one, two, one)
+        ]
         assert [drop.number for drop in drops] == [1, 1, 2]
         assert tx.drops.count_crash(one) == 1
         tx.drops.take_in([drops[0].id, drops[2].id], 1)
