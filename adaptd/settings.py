@@ -119,6 +119,9 @@ class IntakeSettings(Section):
         "settled", description="settled: train by itself; manual: wait for `adaptd resume`"
     )
     window: Window = Field("", description="train only in this time of day, such as 22:00-06:00; empty: always")
+    min_free_bytes: CountOrZero = Field(
+        500_000_000, description="with less room than this on the disk of the state folder nothing is claimed or trained"
+    )
     max_file_bytes: Count = Field(64_000_000, description="larger files are quarantined")
     max_pixels: Count = Field(50_000_000, description="images with more pixels are quarantined")
 

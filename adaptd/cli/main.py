@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from adaptd import __version__
-from adaptd.cli import bench, config, database, demo, doctor, learning, matrix, project, status
+from adaptd.cli import bench, config, daemon, database, demo, doctor, learning, matrix, project, status
 from adaptd.cli.output import print_json
 from adaptd.errors import AdaptdError, ExitCode
 
@@ -21,6 +21,11 @@ app = typer.Typer(
 app.command("init")(project.init)
 app.add_typer(learning.app, name="source")
 app.command("adapt")(learning.adapt)
+app.command("run")(daemon.run)
+app.command("pause")(daemon.pause)
+app.command("resume")(daemon.resume)
+app.command("retry")(daemon.retry)
+app.command("cancel")(daemon.cancel)
 app.command("matrix")(matrix.matrix)
 app.command("status")(status.status)
 app.command("doctor")(doctor.doctor)
