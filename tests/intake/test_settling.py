@@ -30,7 +30,9 @@ def test_never_settles_soon_after_a_change(settle_seconds, looks):
         assert (verdict.state is DropState.SETTLED) == (now >= changed + settle_seconds)
 
 
-@given(settles, st.floats(0, 200), st.lists(st.tuples(gaps, contents, st.dictionaries(st.sampled_from("xyz"), contents)), min_size=1))
+@given(
+    settles, st.floats(0, 200), st.lists(st.tuples(gaps, contents, st.dictionaries(st.sampled_from("xyz"), contents)), min_size=1)
+)
 def test_always_settles_once_quiet(settle_seconds, temporary_seconds, looks):
     """Looked at only when it asks for it, a drop that stands still settles, within as many looks as it has temporary files."""
     settling, now = Settling(settle_seconds, temporary_seconds), 0.0

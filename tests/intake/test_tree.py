@@ -10,12 +10,16 @@ from adaptd.intake.tree import read_tree
 
 def test_files_are_counted_and_clutter_is_not(tmp_path, plant):
     """Every file of the drop counts once; marks, clutter and temporary names do not."""
-    plant(tmp_path, "a.jpg", "b/c.jpg", "b/notes.txt", "_READY", ".DS_Store", "b/._c.jpg", "Thumbs.db", "__MACOSX/x", "b/.gitkeep")
+    plant(
+        tmp_path, "a.jpg", "b/c.jpg", "b/notes.txt", "_READY", ".DS_Store", "b/._c.jpg", "Thumbs.db", "__MACOSX/x", "b/.gitkeep"
+    )
     tree = read_tree(tmp_path)
     assert (tree.files, tree.size_bytes, tree.ready, dict(tree.temporary)) == (3, 5 + 7 + 11, True, {})
 
 
-@pytest.mark.parametrize("name", ["x.part", "X.TMP", "x.crdownload", "x.partial", "x.filepart", ".x.jpg.Ab3dEf", "~syncthing~x.tmp"])
+@pytest.mark.parametrize(
+    "name", ["x.part", "X.TMP", "x.crdownload", "x.partial", "x.filepart", ".x.jpg.Ab3dEf", "~syncthing~x.tmp"]
+)
 def test_temporary_names_are_told(tmp_path, plant, name):
     """What browsers, rsync, Syncthing and SFTP clients write under until a file is whole, at any depth."""
     plant(tmp_path, f"a/{name}", "b.jpg")
