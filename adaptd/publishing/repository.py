@@ -184,8 +184,8 @@ class Repository:
     def _check(self, folder: Path, version: int, sha256: str | None) -> Card:
         """The card, if the folder holds exactly the files of this version."""
         try:
-            names = {entry.name for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False)}
-            others = sorted(set(os.listdir(folder)) ^ FILES | FILES - names)
+            entries = {path.name: path.is_file() and not path.is_symlink() for path in folder.iterdir()}
+            others = sorted(name for name in entries.keys() | FILES if name not in FILES or not entries.get(name))
             found = hash_file(folder / MODEL_FILE) if not others else ""
         except OSError as error:
             raise VersionDamaged(f"cannot read version {version} in {folder} ({error.strerror})") from error
