@@ -4,6 +4,9 @@ import contextlib
 import copy
 import io
 import logging
+import os
+import sys
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -161,7 +164,12 @@ def _hushed() -> Iterator[None]:
         logger.addHandler(handler)
         logger.propagate = False
     try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), warnings.catch_warnings(record=True) as warned:
+        with (
+            _standard_output_to(said),
+            contextlib.redirect_stdout(said),
+            contextlib.redirect_stderr(said),
+            warnings.catch_warnings(record=True) as warned,
+        ):
             warnings.simplefilter("always")
             yield
     finally:
@@ -170,3 +178,19 @@ def _hushed() -> Iterator[None]:
             logger.propagate = before
         for line in (*said.getvalue().splitlines(), *(str(warning.message) for warning in warned)):
             log.debug("exporter: %s", line)
+
+
+@contextlib.contextmanager
+def _standard_output_to(said: io.StringIO) -> Iterator[None]:
+    """Catch what C++ prints beside Python's sys.stdout: a graph that cannot be exported, say, amid somebody's JSON."""
+    sys.stdout.flush()
+    with tempfile.TemporaryFile() as file:
+        before = os.dup(1)
+        os.dup2(file.fileno(), 1)
+        try:
+            yield
+        finally:
+            os.dup2(before, 1)
+            os.close(before)
+            file.seek(0)
+            said.write(file.read().decode(errors="replace"))
