@@ -1,14 +1,9 @@
 """From a classifier to one proven ONNX file: pixels in, logits and probabilities out. Where it is published is not known here."""
 
-import contextlib
 import copy
 import io
 import logging
-import os
-import sys
-import tempfile
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -22,12 +17,12 @@ from adaptd.learning.backbones import Classifier
 from adaptd.library.imageset import ImageSet
 from adaptd.publishing.card import INPUT, OUTPUTS, Facts, Parity
 from adaptd.publishing.parity import check_parity
+from adaptd.publishing.silence import hushed
 from adaptd.settings import ExportSettings
 
 log = logging.getLogger(__name__)
 
 BATCH = "N"
-CHATTY = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")
 
 
 class Exporter(StrEnum):
@@ -96,7 +91,7 @@ def export_onnx(model: Classifier, path: Path, opset: int, facts: Facts, exporte
     # Two images: an example of one freezes the batch at one.
     example = torch.zeros(2, 3, size, size, dtype=torch.uint8)
     try:
-        with _hushed():
+        with hushed(log):
             proto = (_trace if exporter is Exporter.TRACE else _dynamo)(deployed, example, opset)
             assert [item.version for item in proto.opset_import if not item.domain] == [opset]
             _describe(proto, facts, exporter)
@@ -151,46 +146,3 @@ def _describe(proto: onnx.ModelProto, facts: Facts, exporter: Exporter) -> None:
     properties: dict[str, Any] = {**facts.to_metadata(), "adaptd.exporter": str(exporter)}
     onnx.helper.set_model_props(proto, properties)
     proto.doc_string = f"{facts.model} version {facts.version}, by adaptd"
-
-
-@contextlib.contextmanager
-def _hushed() -> Iterator[None]:
-    """Prints, warnings and log lines of the exporters go to the debug log."""
-    said = io.StringIO()
-    handler = logging.StreamHandler(said)
-    loggers = [logging.getLogger(name) for name in CHATTY]
-    propagated = [logger.propagate for logger in loggers]
-    for logger in loggers:
-        logger.addHandler(handler)
-        logger.propagate = False
-    try:
-        with (
-            _standard_output_to(said),
-            contextlib.redirect_stdout(said),
-            contextlib.redirect_stderr(said),
-            warnings.catch_warnings(record=True) as warned,
-        ):
-            warnings.simplefilter("always")
-            yield
-    finally:
-        for logger, before in zip(loggers, propagated, strict=True):
-            logger.removeHandler(handler)
-            logger.propagate = before
-        for line in (*said.getvalue().splitlines(), *(str(warning.message) for warning in warned)):
-            log.debug("exporter: %s", line)
-
-
-@contextlib.contextmanager
-def _standard_output_to(said: io.StringIO) -> Iterator[None]:
-    """Catch what C++ prints beside Python's sys.stdout: a graph that cannot be exported, say, amid somebody's JSON."""
-    sys.stdout.flush()
-    with tempfile.TemporaryFile() as file:
-        before = os.dup(1)
-        os.dup2(file.fileno(), 1)
-        try:
-            yield
-        finally:
-            os.dup2(before, 1)
-            os.close(before)
-            file.seek(0)
-            said.write(file.read().decode(errors="replace"))

@@ -153,6 +153,7 @@ def _score(comparison: Comparison) -> _Scores:
     if comparison.kind == "estimate":
         assert comparison.estimates is not None
         return _Scores(n, *comparison.estimates)
+    assert comparison.promoted is not None
     assert comparison.labels is not None
     before, after = (np.equal(array, comparison.labels) for array in (comparison.promoted, comparison.candidate))
     negative, positive = int((before & ~after).sum()), int((after & ~before).sum())
