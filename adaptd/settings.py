@@ -196,6 +196,9 @@ class ExportSettings(Section):
     opset: Annotated[int, Field(ge=18)] = Field(18, description="ONNX operator set")
     parity_tolerance: Positive = Field(0.0001, description="largest difference of probabilities between torch and ONNX Runtime")
     quantize: bool = Field(False, description="also publish a static int8 model, under its own name")
+    quantized_max_drop: Share = Field(
+        0.02, description="accuracy the int8 model may lose on the source test set and still be published"
+    )
     keep_versions: CountOrZero = Field(0, description="retire older versions beyond this many; 0: keep all")
 
 
