@@ -217,6 +217,7 @@ class Episode:
     state: EpisodeState
     config: dict[str, Any]
     config_hash: str
+    base: int | None
     lease: Lease | None
     progress: Progress
     attempts: int

@@ -86,11 +86,13 @@ def _working(project: "Project", command: str) -> Iterator[tuple["Store", "Stop"
     """Be the only one at work on the project, in a state folder without leftovers; a signal is a request to stop."""
     from adaptd.daemon.layout import Layout
     from adaptd.daemon.lock import hold_project
+    from adaptd.daemon.repositories import recover_repository
     from adaptd.daemon.stopping import noting_signals
     from adaptd.daemon.sweep import sweep
 
     with noting_signals() as stop, open_store(project) as store, hold_project(project.state, command):
         sweep(store, Layout(project.state))
+        recover_repository(project, store)
         yield store, stop
 
 

@@ -104,7 +104,7 @@ def _queue(queue: list[dict[str, Any]]) -> "RenderableType":
     from rich.table import Table
 
     if not queue:
-        return "queue    empty: copy a folder of images into the inbox, or run `adaptd adapt DIR`"
+        return "queue    empty: drop a folder of images into the inbox, or `adaptd adapt DIR`"
     table = Table(box=None, pad_edge=False)
     for title in ("domain", "state", "images", "quarantined", ""):
         table.add_column(

@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from adaptd.config import Project
+from adaptd.daemon.answers import Answers, ask, make_row
 from adaptd.daemon.importing import SUPERVISED
 from adaptd.daemon.layout import Layout
-from adaptd.daemon.materials import Materials
-from adaptd.daemon.row import evaluate_row
+from adaptd.daemon.materials import MEMORY_IMAGES, Materials
+from adaptd.daemon.publication import Candidate, Publisher, Staged
+from adaptd.daemon.repositories import publish
 from adaptd.daemon.stopping import Stop
 from adaptd.daemon.sweep import sweep_episodes
 from adaptd.daemon.versions import load_version, write_weights
@@ -40,9 +42,10 @@ from adaptd.learning.reports import Outcome, StepReport
 from adaptd.learning.weights import TORCHVISION, load_weights
 from adaptd.library.cache import write_cache
 from adaptd.machine import boot_id
-from adaptd.records import Accuracy, DomainState, Episode, Lease, MemoryItem, Progress, Version
+from adaptd.publishing.card import GateOutcome
+from adaptd.records import Accuracy, DomainState, Episode, Lease, MemoryItem, Progress, Version, VersionState
 from adaptd.settings import Settings
-from adaptd.store import NewVersion, Store
+from adaptd.store import NewVersion, Store, Transaction
 
 LEASE_SECONDS = 60.0
 PROGRESS_SECONDS = 1.0
@@ -68,13 +71,23 @@ class Finished:
     report: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A model as the version it would be, judged and put into the staging folder."""
+
+    number: int
+    parent: Version | None
+    publisher: Publisher
+    staged: Staged
+
+
 class EpisodeRunner:
     """Runs one queued or interrupted episode, until it is done or `stop` is requested."""
 
     def __init__(
         self, project: Project, store: Store, episode: Episode, show: ShowStep | None = None, stop: Stop | None = None
     ) -> None:
-        self._root = project.root
+        self._project = project
         self._store = store
         self._episode = episode
         self._settings = Settings.model_validate_json(json.dumps(episode.config))
@@ -107,9 +120,10 @@ class EpisodeRunner:
         sweep_episodes(self._store, self._layout)
 
     def _run(self) -> Finished:
-        with self._store.reading() as tx:
+        with self._store.writing(PATIENCE_SECONDS) as tx:
             materials = Materials.read(tx, self._layout, self._episode)
-            parent = tx.versions.find_latest()
+            parent = self._find_parent(tx)
+            tx.episodes.set_base(self._episode.id, self._lease, parent.version if parent else None)
         model = self._start_model(parent)
         is_source = self._episode.method == SUPERVISED
         plan = Plan.for_source(self._settings) if is_source else Plan.for_adaptation(self._settings)
@@ -122,6 +136,12 @@ class EpisodeRunner:
         outcome = training.finish()
         return self._finish(model, outcome, materials, parent)
 
+    def _find_parent(self, tx: Transaction) -> Version | None:
+        """What the episode begins with. One that has begun stays with it, whatever was promoted meanwhile."""
+        if self._episode.base is not None and tx.checkpoints.list_for(self._episode.id):
+            return tx.versions.get(self._episode.base)
+        return tx.versions.find_base()
+
     def _start_model(self, parent: Version | None) -> Classifier:
         if parent is not None:
             return load_version(self._layout, parent)
@@ -129,7 +149,7 @@ class EpisodeRunner:
         weights = self._settings.model.weights
         fresh: tuple[str, ...] = ("classifier.weight",)
         if weights:
-            fresh = load_weights(model, weights if weights == TORCHVISION else self._root / weights).fresh
+            fresh = load_weights(model, weights if weights == TORCHVISION else self._project.root / weights).fresh
         if not self._settings.source.epochs and "classifier.weight" in fresh:
             raise NothingToLearn("with 0 epochs the model is taken as it is, and needs --weights with a trained classifier")
         return model
@@ -203,31 +223,75 @@ class EpisodeRunner:
     def _finish(self, model: Classifier, outcome: Outcome, materials: Materials, parent: Version | None) -> Finished:
         self._stop.check()
         self._progress(Progress("evaluating", 1, 1))
-        weights = self._layout.weights(self._episode.id)
         digest = write_weights(self._layout, self._episode.id, model)
-        memory = self._keep_memory(outcome, materials)
-        row = evaluate_row(model, materials, self._settings.evaluation)
+        answers = ask(model, materials, self._settings.evaluation.batch_size)
+        row = make_row(answers, materials, self._settings.evaluation)
         before = self._earlier_entries(materials)
-        self._stop.check()
-        classes = self._settings.model.classes
-        with self._store.writing(PATIENCE_SECONDS) as tx:
-            candidate = NewVersion(
-                parent.version if parent else None, self._episode.id, classes, self._layout.relative(weights), digest
-            )
-            version = tx.versions.add(candidate)
-            for accuracy in (*before, *(replace(entry, version=version.version) for entry in row)):
-                tx.accuracies.record(accuracy)
-            if memory is not None:
-                tx.memories.replace(self._episode.domain_id, memory)
-            tx.domains.place(self._episode.domain_id)
-            tx.domains.set_state(self._episode.domain_id, DomainState.DONE)
-            number = tx.episodes.commit(self._episode.id, self._lease, outcome.report)
-            tx.checkpoints.forget_all()
-            self._event(
-                tx.events.add, "episode-done", f"episode {number} gave version {version.version}", version=version.version
-            )
+        memory: list[MemoryItem] | None = None
+        while True:
+            self._stop.check()
+            self._progress(Progress("publishing", 1, 1))
+            trial = self._try_out(model, digest, materials, (parent, answers, row))
+            if trial.staged.sha256 is not None and memory is None:
+                memory = self._keep_memory(outcome, materials)
+            self._stop.check()
+            with self._store.writing(PATIENCE_SECONDS) as tx:
+                if tx.versions.next_number() != trial.number:
+                    continue  # somebody promoted another version meanwhile: judge against that one
+                kept = memory if trial.staged.sha256 is not None else None
+                finished = self._commit(
+                    tx, trial, digest, (*before, *(replace(a, version=trial.number) for a in row)), kept, outcome
+                )
+            break
+        if finished.version.state is VersionState.PROMOTED:
+            publish(self._project, self._store, finished.version)
         sweep_episodes(self._store, self._layout)
-        return Finished(number, version, outcome.report)
+        return finished
+
+    def _try_out(
+        self, model: Classifier, digest: str, materials: Materials, judged: tuple[Version | None, Answers, tuple[Accuracy, ...]]
+    ) -> Trial:
+        """Gate, export and proof of the model as the next version."""
+        parent, answers, row = judged
+        publisher = Publisher(self._project, self._store, materials)
+        with self._store.reading() as tx:
+            number, number_of_episode = tx.versions.next_number(), tx.episodes.next_number()
+            promoted = tx.versions.find_latest(VersionState.PROMOTED)
+        gate = publisher.judge(promoted, answers, model.settings.classes)
+        if promoted is not None and parent is not None and promoted.weights_sha256 != parent.weights_sha256:
+            why = f"It follows version {parent.version}, and version {promoted.version} was promoted while it was trained."
+            gate = GateOutcome(passed=False, reasons=(why, *gate.reasons), figures=gate.figures)
+        candidate = Candidate(number, model, digest, self._episode, number_of_episode, promoted or parent, row)
+        return Trial(number, promoted or parent, publisher, publisher.stage(candidate, gate))
+
+    def _commit(
+        self,
+        tx: Transaction,
+        trial: Trial,
+        digest: str,
+        accuracies: tuple[Accuracy, ...],
+        memory: list[MemoryItem] | None,
+        outcome: Outcome,
+    ) -> Finished:
+        """All that the episode came to, in one transaction."""
+        classes, weights = self._settings.model.classes, self._layout.relative(self._layout.weights(self._episode.id))
+        parent = trial.parent.version if trial.parent else None
+        tx.versions.add(NewVersion(parent, self._episode.id, classes, weights, digest))
+        trial.publisher.record(tx, trial.number, trial.staged)
+        for accuracy in accuracies:
+            tx.accuracies.record(accuracy)
+        if memory is not None:
+            tx.memories.replace(self._episode.domain_id, memory)
+        tx.domains.place(self._episode.domain_id)
+        passed = trial.staged.sha256 is not None
+        why = None if passed else f"version {trial.number} was rejected: {trial.staged.gate.reasons[0]}"
+        tx.domains.set_state(self._episode.domain_id, DomainState.DONE, why)
+        report = outcome.report | {MEMORY_IMAGES: len(memory or ())}
+        number = tx.episodes.commit(self._episode.id, self._lease, report)
+        tx.checkpoints.forget_all()
+        message = f"episode {number} gave version {trial.number}" + ("" if passed else ", which the gate rejected")
+        self._event(tx.events.add, "episode-done", message, version=trial.number)
+        return Finished(number, tx.versions.get(trial.number), report)
 
     def _keep_memory(self, outcome: Outcome, materials: Materials) -> list[MemoryItem] | None:
         """Write the pixels of the new memory, and return its rows."""
@@ -248,10 +312,11 @@ class EpisodeRunner:
     def _earlier_entries(self, materials: Materials) -> list[Accuracy]:
         """The source model and the one before on the new domain: entries above R's diagonal, for FWT and for the gain."""
         entries: list[Accuracy] = []
+        own = tuple(domain for domain in materials.measured_on if domain.id == self._episode.domain_id)
         for version in materials.earlier_versions:
-            model = load_version(self._layout, version)
-            found = evaluate_row(model, materials, self._settings.evaluation, only=self._episode.domain_id)
-            entries += [replace(entry, version=version.version) for entry in found]
+            answers = ask(load_version(self._layout, version), materials, self._settings.evaluation.batch_size, own)
+            row = make_row(answers, materials, self._settings.evaluation)
+            entries += [replace(entry, version=version.version) for entry in row if entry.domain_id == own[0].id]
         return entries
 
     def _take_lease(self) -> Lease:

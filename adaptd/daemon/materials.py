@@ -15,6 +15,9 @@ from adaptd.library.preprocessing import Preprocessing
 from adaptd.records import Domain, Episode, EpisodeState, Split, Version
 from adaptd.store import Transaction
 
+MEMORY_IMAGES = "memory_images"
+"""Under this name an episode's report tells how large a memory it kept."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:
@@ -36,7 +39,7 @@ class Materials:
         measured_on: the domains of this episode's row of R: all placed ones and the episode's own.
         parts: of each domain, by id: the splits of its finished batches, and of the episode's own.
         memories: of each past domain in the order of positions: where its memory's pixels lie.
-        earlier_versions: the source model and the newest one, where the episode's domain is new to R.
+        earlier_versions: the source model and the one to begin with, where the episode's domain is new to R.
         confidences: of the images in the own domain's memory so far, by image id.
     """
 
@@ -55,12 +58,12 @@ class Materials:
         own = tx.domains.get(episode.domain_id)
         placed = sorted((d for d in tx.domains.list_all() if d.position is not None), key=lambda d: d.position or 0)
         done = tx.episodes.list_all(EpisodeState.DONE)
-        last_done = {e.domain_id: e.id for e in done}
+        last_done = {e.domain_id: e.id for e in done if remembers(e)}
         learned = {(e.domain_id, e.batch) for e in (*done, episode)}
         parts = {d.id: tuple(part for part in tx.images.list_parts(d.id) if (d.id, part[0]) in learned) for d in (*placed, own)}
-        memories = {d.id: layout.memory(d.id, last_done[d.id]) for d in placed if d.position}
-        versions = tx.versions.list_all()
-        earlier = {v.version: v for v in (*versions[:1], *versions[-1:])} if own.position is None and placed else {}
+        memories = {d.id: layout.memory(d.id, last_done[d.id]) for d in placed if d.position and d.id in last_done}
+        base, versions = tx.versions.find_base(), tx.versions.list_all()
+        earlier = {v.version: v for v in (versions[0], base)} if base is not None and own.position is None else {}
         return cls(
             layout,
             episode,
@@ -97,6 +100,14 @@ class Materials:
         assert images is not None
         return images.unlabelled()
 
+    def open_memory(self, domain: Domain) -> ImageSet:
+        """A past domain's memory, with its pseudo-labels."""
+        return open_cache(self.memories[domain.id]).images
+
+    def open_samples(self) -> dict[str, ImageSet]:
+        """Images of every domain, by its name."""
+        return {domain.name: self.open_test(domain) or self.open_unlabelled(domain) for domain in self.measured_on}
+
     def merge_memory(self, selection: MemorySelection, quota: int) -> Kept:
         """The episode's selection, together with what is left of an earlier batch's memory, most confident first."""
         target = open_cache(self.layout.cache(self.episode.domain_id, self.episode.batch, Split.TRAIN))
@@ -114,6 +125,11 @@ class Materials:
     def _open(self, domain: Domain, split: Split) -> list[Cache]:
         """The caches of a split. The store says which there are: one that is gone must not pass for none."""
         return [open_cache(self.layout.cache(domain.id, batch, part)) for batch, part in self.parts[domain.id] if part is split]
+
+
+def remembers(episode: Episode) -> bool:
+    """Whether a finished episode kept a memory: one whose version was rejected did not."""
+    return episode.report.get(MEMORY_IMAGES) != 0
 
 
 def _hashes(cache: Cache) -> dict[int, str]:

@@ -100,10 +100,18 @@ class Episodes(Repository):
             progressed_at=self._clock(),
         )
 
+    def set_base(self, episode_id: int, lease: Lease, version: int | None) -> None:
+        """Record the version that it begins with."""
+        self._write(episode_id, lease, base=version)
+
+    def next_number(self) -> int:
+        """The number t that the next committed episode will have."""
+        last: int | None = self._connection.execute(select(func.max(episodes.c.number))).scalar()
+        return 0 if last is None else last + 1
+
     def commit(self, episode_id: int, lease: Lease, report: Mapping[str, Any]) -> int:
         """Finish the episode and return its number t."""
-        last: int | None = self._connection.execute(select(func.max(episodes.c.number))).scalar()
-        number = 0 if last is None else last + 1
+        number = self.next_number()
         self._end(episode_id, lease, EpisodeState.DONE, number=number, report=dict(report), phase="done")
         return number
 

@@ -146,6 +146,8 @@ episodes = Table(
     Column("state", String(16), nullable=False, index=True),
     Column("config", JSON, nullable=False),
     Column("config_hash", String(64), nullable=False),
+    # The version it began with; no foreign key, since versions point to episodes.
+    Column("base", Integer),
     Column("lease_owner", Text),
     Column("lease_fence", Integer, nullable=False, server_default="0"),
     Column("lease_boot_id", Text),

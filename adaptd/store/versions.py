@@ -29,11 +29,11 @@ class Versions(Repository):
 
     def add(self, new: NewVersion) -> Version:
         """Record a candidate whose weights are safe on disk."""
-        last: int | None = self._connection.execute(select(func.max(versions.c.version))).scalar()
+        number = self.next_number()
         row = {name: getattr(new, name) for name in NewVersion.__slots__} | {"classes": list(new.classes)}
-        row |= {"version": (last or 0) + 1, "state": VersionState.CANDIDATE, "created_at": self._clock()}
+        row |= {"version": number, "state": VersionState.CANDIDATE, "created_at": self._clock()}
         self._connection.execute(insert(versions).values(row))
-        return self.get((last or 0) + 1)
+        return self.get(number)
 
     def get(self, version: int) -> Version:
         """By number."""
@@ -51,6 +51,15 @@ class Versions(Repository):
             statement = statement.where(versions.c.state == state)
         row = self._connection.execute(statement).first()
         return None if row is None else _record(row)
+
+    def find_base(self) -> Version | None:
+        """What the next episode begins with: the promoted version or, while none ever was, the newest."""
+        return self.find_latest(VersionState.PROMOTED) or self.find_latest()
+
+    def next_number(self) -> int:
+        """The number that the next version will have."""
+        last: int | None = self._connection.execute(select(func.max(versions.c.version))).scalar()
+        return (last or 0) + 1
 
     def set_model(self, version: int, path: str, sha256: str) -> None:
         """Record the exported model whose file is safe on disk."""

@@ -42,6 +42,7 @@ def upgrade() -> None:
         table.create_index(op.f("ix_quarantine_drop_id"), ["drop_id"])
         table.drop_column("size_bytes")  # nothing ever filled it
     with op.batch_alter_table("episodes") as table:
+        table.add_column(sa.Column("base", sa.Integer(), nullable=True))
         table.add_column(sa.Column("leased_at", sa.DateTime(), nullable=True))
         table.add_column(sa.Column("leased_step", sa.Integer(), server_default="0", nullable=False))
         table.add_column(sa.Column("live", sa.JSON(), server_default="{}", nullable=False))
@@ -57,7 +58,7 @@ def downgrade() -> None:
         table.drop_constraint(op.f("fk_versions_restores_versions"), type_="foreignkey")
         table.drop_column("restores")
     with op.batch_alter_table("episodes") as table:
-        for name in ("crash_step", "crashes", "live", "leased_step", "leased_at"):
+        for name in ("base", "crash_step", "crashes", "live", "leased_step", "leased_at"):
             table.drop_column(name)
     with op.batch_alter_table("quarantine") as table:
         table.drop_index(op.f("ix_quarantine_drop_id"))

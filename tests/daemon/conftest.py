@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import shutil
@@ -202,6 +203,7 @@ class Shop:
     def leftovers(self) -> list[str]:
         """Files and folders that nothing in the store accounts for."""
         wanted = {"adaptd.db", "adaptd.db-wal", "adaptd.db-shm", "daemon.lock", "cache", "memory", "weights", "checkpoints"}
+        wanted |= {"staging", "staging/shop"}
         wanted |= {path for (path,) in self.rows("SELECT weights_path FROM versions")}
         wanted |= {path for (path,) in self.rows("SELECT path FROM checkpoints")}
         wanted |= {f"checkpoints/{episode}" for (episode,) in self.rows("SELECT episode_id FROM checkpoints")}
@@ -211,6 +213,11 @@ class Shop:
         inside = ("index.json", "pixels.u8", "facts.json", "tensors.safetensors")
         found = {str(path.relative_to(self.state)) for path in self.state.rglob("*") if path.name not in inside}
         return sorted(found - wanted)
+
+    def published(self) -> dict[int, str]:
+        """What a server that reads the models folder would find, with the hash of each."""
+        folders = [path for path in (self.root / "models" / "shop").iterdir() if path.name != "config.pbtxt"]
+        return {int(f.name): hashlib.sha256((f / "model.onnx").read_bytes()).hexdigest() for f in folders}
 
     def copy(self, root: Path) -> "Shop":
         """The same elsewhere: a project can be moved."""

@@ -88,12 +88,17 @@ def at_evaluation(shop) -> Callable[[], bool]:
     return appears(shop, "weights/e*")
 
 
+def at_staging(shop) -> Callable[[], bool]:
+    """The exported model is there, its proof is not."""
+    return appears(shop, "staging/shop/*/model.onnx")
+
+
 def at_commit(shop) -> Callable[[], bool]:
     """The version is in the store."""
     return grows(shop, "SELECT count(*) FROM versions")
 
 
-# In this order, because a phase that is over does not come again: ten kills for each of two commands.
+# In this order, because a phase that is over does not come again: eleven kills for each of two commands.
 PHASES = (
     at_decoding,
     at_decoding,
@@ -104,6 +109,7 @@ PHASES = (
     at_training,
     at_finish,
     at_evaluation,
+    at_staging,
     at_commit,
 )
 
@@ -126,7 +132,7 @@ def new_shop(_new_shop, tmp_path):
 
 
 def test_killed_anywhere_it_ends_the_same(adapted_shop, new_shop, source, night):
-    """After 20 kills, spread over all phases of two episodes, weights, memory, R, reports and files are bit-identical."""
+    """After 22 kills, spread over all phases of two episodes, weights, memory, R, reports and files are bit-identical."""
     shop, chance, killed = new_shop, random.Random(SEED), 0
     for number, words in enumerate([("source", "import", source), ("adapt", night)], 1):
         for phase in PHASES:
@@ -137,6 +143,8 @@ def test_killed_anywhere_it_ends_the_same(adapted_shop, new_shop, source, night)
         else:
             shop.refuses(*words)  # killed after its commit: nothing is left to do but to sweep up
         assert shop.leftovers() == []
+        assert shop.published() == dict(shop.rows("SELECT version, model_sha256 FROM versions WHERE state = 'promoted'"))
+        assert len(shop.published()) == number
     assert killed >= 16, "too many processes ended before they were killed: this proves little"
     assert adapted_shop.leftovers() == []
     assert snapshot(shop) == snapshot(adapted_shop)
