@@ -94,7 +94,7 @@ def export_onnx(model: Classifier, path: Path, opset: int, facts: Facts, exporte
         with hushed(log):
             proto = (_trace if exporter is Exporter.TRACE else _dynamo)(deployed, example, opset)
             assert [item.version for item in proto.opset_import if not item.domain] == [opset]
-            _describe(proto, facts, exporter)
+            describe(proto, facts, exporter)
             onnx.checker.check_model(proto, full_check=True)
     except Exception as error:  # exporters raise whatever the model made them stumble over
         reason = str(error).strip().partition("\n")[0]
@@ -136,7 +136,7 @@ def _dynamo(deployed: Deployed, example: Tensor, opset: int) -> onnx.ModelProto:
     return program.model_proto
 
 
-def _describe(proto: onnx.ModelProto, facts: Facts, exporter: Exporter) -> None:
+def describe(proto: onnx.ModelProto, facts: Facts, exporter: str) -> None:
     """Put the facts in, and what the exporter says about our source files and paths out."""
     graph = proto.graph
     for part in (*graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer, graph):
