@@ -28,9 +28,9 @@ BATCH = "N"
 class Exporter(StrEnum):
     """Torch's two exporters, the one to try first on top.
 
-    Both are right here for lenet5, lenet, resnet18 and mobilenet_v2, and tracing takes a tenth of the time or less: a
-    small project's episode would otherwise end with seconds of importing torch._dynamo. Both have been wrong for other
-    people's models, hence the parity check and the other one.
+    Both are right here for lenet5, lenet, resnet18 and mobilenet_v2, and tracing takes an eighth of the time or less: a
+    small project's episode would otherwise end with seconds of importing torch._dynamo. Each has been wrong for other
+    people's models, or cannot write them (tracing: vit_b_16), hence the parity check and the other one.
     """
 
     TRACE = "torchscript"
