@@ -65,14 +65,15 @@ class GateOutcome(Part):
 class Parity(Part):
     """How alike torch and the ONNX file answer: largest difference of probabilities, share of equal argmax.
 
-    `ties` counts images whose two best classes are too close for either to call; see `check_parity`.
+    `ties` counts images whose two best classes are too close for either to call; see `check_parity`. Against an int8
+    file there is no tolerance, only figures.
     """
 
     exporter: str
     max_error: float
     equal_argmax: float
     ties: int
-    tolerance: float
+    tolerance: float | None
     images: dict[str, int]
 
 

@@ -57,7 +57,7 @@ def check_parity(
     if not images or not all(map(len, images.values())):
         raise ValueError("parity needs images of every domain")
     session = _open_alone(path)
-    samples = {domain: _spread(found, images_per_domain) for domain, found in images.items()}
+    samples = {domain: spread(found, images_per_domain) for domain, found in images.items()}
     compared = {domain: _compare(model, session, sample) for domain, sample in samples.items()}
     max_error = max(float(np.abs(answer - truth).max()) for truth, answer in compared.values())
     if not all(np.isfinite(answers).all() for pair in compared.values() for answers in pair):
@@ -103,7 +103,8 @@ def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
             yield from _tensors(inner)
 
 
-def _spread(images: ImageSet, most: int) -> ImageSet:
+def spread(images: ImageSet, most: int) -> ImageSet:
+    """At most so many of the images, evenly spread, without labels."""
     if len(images) <= most:
         return images
     rows = np.linspace(0, len(images) - 1, most).astype(np.int64)
@@ -113,12 +114,13 @@ def _spread(images: ImageSet, most: int) -> ImageSet:
 def _compare(model: Classifier, session: InferenceSession, images: ImageSet) -> tuple[Probabilities, Probabilities]:
     """What torch says, [n, 2, classes], and what ONNX Runtime says in its two outputs."""
     truth = _softmax(predict(model, images, BATCH_SIZES[-1]))
-    answers = [run_session(session, images.pixels[start:end]) for start, end in _batches(len(images))]
+    answers = [run_session(session, images.pixels[start:end]) for start, end in batches(len(images))]
     logits, probabilities = (np.concatenate(parts) for parts in zip(*answers, strict=True))
     return np.stack([truth, truth], axis=1), np.stack([_softmax(logits), probabilities], axis=1)
 
 
-def _batches(count: int) -> Iterator[tuple[int, int]]:
+def batches(count: int) -> Iterator[tuple[int, int]]:
+    """First and last rows of batches in the sizes above, the last size to the end."""
     start, number = 0, 0
     while start < count:
         end = min(count, start + BATCH_SIZES[min(number, len(BATCH_SIZES) - 1)])

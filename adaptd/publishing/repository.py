@@ -125,7 +125,10 @@ class Repository:
         return card
 
     def withdraw(self, version: int) -> None:
-        """Take an old version out of the repository and delete it. The latest one is served and stays."""
+        """Take an old version out of the repository and delete it. The latest one is served and stays.
+
+        Better keep the one before it as well: somebody who polls may be loading that one just now.
+        """
         latest = self.find_latest()
         if latest is not None and version >= latest.version:
             raise PublishError(f"version {version} of {self.name} is the latest and is being served: publish another one first")

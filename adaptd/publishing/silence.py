@@ -9,7 +9,8 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 
-CHATTY = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")
+CHATTY = ("", "torch.onnx", "torch.export", "onnxscript", "onnx_ir")
+"""Loggers to listen to. The root is among them because ONNX Runtime's tools log there, which would give it a handler."""
 
 
 @contextlib.contextmanager

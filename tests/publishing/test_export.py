@@ -24,7 +24,7 @@ DOMAINS = ("synnum", "mnist", "usps", "svhn")
 def test_small_backbones_answer_as_in_torch(tmp_path, digits, trained, facts, backbone, count, exporter):
     """On thousands of real images of four domains, at several batch sizes, each exporter's file is the model."""
     images = {domain: digits(domain, count) for domain in DOMAINS}
-    model = trained(backbone, images["synnum"])
+    model = trained(backbone, images["mnist"])
     export_onnx(model, tmp_path / "model.onnx", 18, facts(), exporter)
     parity = check_parity(model, tmp_path / "model.onnx", images, 1e-4, exporter, images_per_domain=1500)
     assert parity.images == dict.fromkeys(DOMAINS, count)
@@ -36,7 +36,7 @@ def test_small_backbones_answer_as_in_torch(tmp_path, digits, trained, facts, ba
 def test_large_backbones_answer_as_in_torch(tmp_path, digits, trained, facts, backbone, count):
     """The same for networks with BatchNorm, whose running statistics have moved, with the exporter that is tried first."""
     images = {domain: digits(domain, count) for domain in DOMAINS}
-    model = trained(backbone, images["synnum"])
+    model = trained(backbone, images["mnist"])
     assert model.training
     parity = export_proven(model, tmp_path / "model.onnx", ExportSettings(), facts(), images)
     assert model.training
