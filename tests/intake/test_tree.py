@@ -57,7 +57,7 @@ CHANGES = {
     "renamed": lambda drop: drop.joinpath("a.jpg").rename(drop / "b.jpg"),
     "empty folder": lambda drop: drop.joinpath("new").mkdir(),
     "file for folder": lambda drop: (drop.joinpath("a.jpg").unlink(), drop.joinpath("a.jpg").mkdir()),
-    "odd bytes": lambda drop: open(os.fsencode(drop) + b"/\xff\n\xfe", "wb").close(),  # noqa: SIM115
+    "odd bytes": lambda drop: drop.joinpath(os.fsdecode(b"\xff\n\xfe")).touch(),
 }
 
 
