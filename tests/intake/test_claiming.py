@@ -13,7 +13,7 @@ from collections import Counter
 import pytest
 
 from adaptd.errors import ClaimRefused, DropChanged
-from adaptd.intake import copying
+from adaptd.intake import moving
 from adaptd.intake.claiming import Way, claim
 from adaptd.intake.tree import read_tree
 
@@ -117,9 +117,9 @@ def test_a_socket_is_left_behind_by_a_copy(inbox, plant, other_disk):
 def test_only_what_was_copied_is_removed(inbox, plant, other_disk):
     """A file that was replaced, changed or added between the copy and the removal stays in the inbox as the next batch."""
     drop, target = plant(inbox / "a", "1.jpg", "2.jpg", "3.jpg", "s/4.jpg"), other_disk / "1"
-    copy = copying._copy_tree(drop, copying._unfinished(target))
-    copying._manifest(target).write_text(json.dumps(copying.asdict(copy)))
-    copying._unfinished(target).rename(target)
+    copy = moving.copy_tree(drop, moving._unfinished(target))
+    moving._manifest(target).write_text(json.dumps(moving.asdict(copy)))
+    moving._unfinished(target).rename(target)
     plant(drop, "new.jpg")
     (drop / "2.jpg").write_bytes(b"a newer one")
     status = (drop / "3.jpg").stat()
@@ -135,9 +135,9 @@ def test_only_what_was_copied_is_removed(inbox, plant, other_disk):
 def test_while_the_inbox_is_away_a_copy_is_not_forgotten(inbox, plant, other_disk):
     """The removal waits until the inbox is back."""
     drop, target = plant(inbox / "a", "1.jpg"), other_disk / "1"
-    copy = copying._copy_tree(drop, copying._unfinished(target))
-    copying._manifest(target).write_text(json.dumps(copying.asdict(copy)))
-    copying._unfinished(target).rename(target)
+    copy = moving.copy_tree(drop, moving._unfinished(target))
+    moving._manifest(target).write_text(json.dumps(moving.asdict(copy)))
+    moving._unfinished(target).rename(target)
     inbox.rename(inbox.with_name("away"))
     claim(drop, target)
     inbox.with_name("away").rename(inbox)
