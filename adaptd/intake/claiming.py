@@ -10,7 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from adaptd.errors import ClaimRefused, DropChanged
-from adaptd.intake.copying import clear_unfinished, copy_drop, remove_copied, sync_folder
+from adaptd.intake.copying import sync_folder
+from adaptd.intake.moving import clear_unfinished, move_drop, remove_copied
 from adaptd.intake.tree import read_tree
 from adaptd.library.folders import printable
 
@@ -58,7 +59,7 @@ def claim(folder: Path, target: Path, fingerprint: str | None = None) -> Claimed
         if _rename(folder, target):
             return _finish(folder, target, Way.RENAMED)
         _require_removable(folder)
-        return Claimed(target, Way.COPIED, copy_drop(folder, target))
+        return Claimed(target, Way.COPIED, move_drop(folder, target))
 
 
 def _rename(folder: Path, target: Path) -> bool:

@@ -1,23 +1,17 @@
-"""A drop copied to another filesystem, and removed from the inbox once it is safe there. When to do so is for `claiming`.
-
-The copy is made as `.claiming-<name>` beside its target, then renamed: the target is complete or absent. `.claimed-<name>.json`
-lists what was copied; while it lies there, those files may still be in the inbox too.
-"""
+"""Copying a tree of untrusted files with their hashes, durably. Reads no link, FIFO or device; removes no original."""
 
 import contextlib
 import errno
 import hashlib
-import json
 import os
-import shutil
 import stat
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 
 from adaptd.errors import ClaimRefused
-from adaptd.library.folders import READY_MARK, printable
+from adaptd.library.folders import printable
 
 BLOCK_BYTES = 1 << 20
 _NO_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP})
@@ -53,78 +47,18 @@ class Copy:
     left: list[str] = field(default_factory=list)
 
 
-def copy_drop(folder: Path, target: Path) -> tuple[str, ...]:
-    """Copy a drop and remove it from the inbox; what stays there and why.
-
-    Raises:
-        ClaimRefused: nothing of it can be copied, or it could not be removed afterwards.
-        OSError: the disk is full or broken; nothing is left of the copy.
-    """
-    unfinished = _unfinished(target)
-    clear_unfinished(target)
-    try:
-        copy = _copy_tree(folder, unfinished)
-        with _manifest(target).open("x", encoding="ascii") as file:
-            json.dump(asdict(copy), file)
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        clear_unfinished(target)
-        raise
-    sync_folder(target.parent)
-    unfinished.rename(target)
-    sync_folder(target.parent)
-    remove_copied(folder, target)
-    return tuple(copy.left)
-
-
-def remove_copied(folder: Path, target: Path) -> None:
-    """Remove from the inbox what the target has, as far as that is still there and the same. Nothing to do is fine."""
-    manifest = _manifest(target)
-    # While the inbox is away the list must stay.
-    if not manifest.exists() or not folder.parent.is_dir():
-        return
-    document = json.loads(manifest.read_text(encoding="ascii"))
-    files = [Copied(**file) for file in document["files"]]
-    # The mark first: with it gone, files that came late wait until they are complete.
-    for file in sorted(files, key=lambda file: file.path != READY_MARK):
-        if _is_still(folder / file.path, file):
-            (folder / file.path).unlink(missing_ok=True)
-    for inside in reversed(document["folders"]):
-        with _unless(errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR):
-            (folder / inside).rmdir()
-    sync_folder(folder.parent)
-    manifest.unlink()
-    sync_folder(target.parent)
-
-
-def clear_unfinished(target: Path) -> None:
-    """Remove what is left of a copy that was not finished; its originals are all in the inbox."""
-    if _unfinished(target).exists():
-        shutil.rmtree(_unfinished(target))
-    _manifest(target).unlink(missing_ok=True)
-
-
 def sync_folder(folder: Path) -> None:
     """Make names in a folder durable; some network filesystems have no way to ask for it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with _unless(*_NO_SYNC):
+        with unless(*_NO_SYNC):
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _unfinished(target: Path) -> Path:
-    return target.with_name(f".claiming-{target.name}")
-
-
-def _manifest(target: Path) -> Path:
-    return target.with_name(f".claimed-{target.name}.json")
-
-
 @contextlib.contextmanager
-def _unless(*numbers: int) -> Iterator[None]:
+def unless(*numbers: int) -> Iterator[None]:
     """Let these errors pass."""
     try:
         yield
@@ -133,7 +67,7 @@ def _unless(*numbers: int) -> Iterator[None]:
             raise
 
 
-def _copy_tree(folder: Path, copy_to: Path) -> Copy:
+def copy_tree(folder: Path, copy_to: Path) -> Copy:
     """Copy every entry. fwalk holds each folder open: none can be replaced by a link under way."""
     copy = Copy()
     for root, folders, files, descriptor in os.fwalk(folder, onerror=_raise):
@@ -201,7 +135,7 @@ def _copy_file(folder: int, name: str, path: str, copy_to: Path) -> Copied:
         except _Left:
             copy_to.unlink()
             raise
-    if _sha256(copy_to) != digest:
+    if hash_file(copy_to) != digest:
         raise OSError(errno.EIO, "the copy differs from what was written", str(copy_to))
     return Copied(path, before.st_size, before.st_mtime_ns, before.st_ino, digest)
 
@@ -225,20 +159,7 @@ def _copy_bytes(file: FileIO, copy_to: Path, before: os.stat_result) -> str:
     return digest.hexdigest()
 
 
-def _sha256(path: Path) -> str:
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file of ours."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _is_still(path: Path, copied: Copied) -> bool:
-    """Whether the file in the inbox is the one that was copied."""
-    try:
-        status = os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    if (status.st_size, status.st_mtime_ns) != (copied.size, copied.mtime_ns):
-        return False
-    if status.st_ino == copied.inode:
-        return True
-    # FAT and some network filesystems give a file another inode number from time to time: then its bytes decide.
-    return stat.S_ISREG(status.st_mode) and _sha256(path) == copied.sha256

@@ -1,10 +1,12 @@
 """The whole inbox at one moment: which drops there are and how far each is. Looks and touches nothing; takes nothing."""
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR
 
 from adaptd.errors import InboxUnavailable
 from adaptd.intake.settling import DropState, Settling, Verdict
@@ -48,8 +50,9 @@ class Scan:
 
 @dataclass(slots=True)
 class _Known:
-    """The last look at a folder."""
+    """The last look at a folder. Its `mark` changes with the names directly in it, and when another takes its place."""
 
+    mark: tuple[int, int]
     tree: Tree
     verdict: Verdict
     looked: float
@@ -85,8 +88,8 @@ class Scanner:
         full = self._clock() >= self._next_full
         warnings: list[InboxWarning] = []
         present: set[str] = set()
-        for name, is_folder in self._list():
-            warning = self._look(name, full=full) if is_folder else _loose(self._inbox / name)
+        for name, status in self._list():
+            warning = self._look(name, status, full=full) if S_ISDIR(status.st_mode) else _loose(self._inbox / name)
             present.add(name)
             if warning is not None:
                 warnings.append(warning)
@@ -115,32 +118,29 @@ class Scanner:
             )
         self._identity, self._mount = identity, mount
 
-    def _list(self) -> list[tuple[str, bool]]:
-        """Names in the inbox that mean something and whether they are folders, in the order in which they came."""
+    def _list(self) -> list[tuple[str, os.stat_result]]:
+        """What is in the inbox and means something, in the order in which it came."""
         found = []
         try:
             with os.scandir(self._inbox) as entries:
                 for entry in entries:
-                    if is_clutter(entry.name) or is_temporary(entry.name):
-                        continue
-                    try:
-                        # Set when it is moved here or filled; decides only between two that are new since the last scan.
-                        changed = entry.stat(follow_symlinks=False).st_ctime_ns
-                        found.append((changed, entry.name, entry.is_dir(follow_symlinks=False)))
-                    except FileNotFoundError:
-                        continue
+                    if not is_clutter(entry.name) and not is_temporary(entry.name):
+                        with contextlib.suppress(FileNotFoundError):
+                            found.append((entry.name, entry.stat(follow_symlinks=False)))
         except OSError as error:
             raise _unavailable(self._inbox, error) from error
-        return [(name, is_folder) for _, name, is_folder in sorted(found)]
+        # A folder's time of change is that of its arrival, or of its filling; it decides between two that are new.
+        return sorted(found, key=lambda item: (item[1].st_ctime_ns, item[0]))
 
-    def _look(self, name: str, *, full: bool) -> InboxWarning | None:
+    def _look(self, name: str, status: os.stat_result, *, full: bool) -> InboxWarning | None:
         folder = self._inbox / name
         if find_domain_name(name) is None:
             return InboxWarning(
                 folder, f"{printable(folder)} cannot name a domain: rename it with a-z, 0-9, dot, dash, underscore, not `source`"
             )
         known = self._known.get(name)
-        if known is not None and not full and not self._is_due(folder, known):
+        mark = (status.st_ino, status.st_ctime_ns)
+        if known is not None and not full and not self._is_due(folder, known, mark):
             return None
         try:
             tree = read_tree(folder)
@@ -154,11 +154,13 @@ class Scanner:
             )
         now = self._clock()
         verdict = self._settling.look(name, tree, now)
-        self._known[name] = _Known(tree, verdict, now, verdict.next_look)
+        self._known[name] = _Known(mark, tree, verdict, now, verdict.next_look)
         return None
 
-    def _is_due(self, folder: Path, known: _Known) -> bool:
+    def _is_due(self, folder: Path, known: _Known, mark: tuple[int, int]) -> bool:
         verdict = known.verdict
+        if verdict.state is DropState.SETTLED and known.mark != mark:
+            return True
         if verdict.state is DropState.ARRIVING:
             if not known.tree.ready and read_stamp(folder / READY_MARK) != GONE:
                 return True

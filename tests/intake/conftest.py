@@ -21,6 +21,7 @@ class Clock:
         self.now = 1000.0
 
     def __call__(self) -> float:
+        """The time it is."""
         return self.now
 
 
@@ -60,7 +61,7 @@ def plant() -> Plant:
 @pytest.fixture
 def other_disk(tmp_path: Path) -> Iterator[Path]:
     """A folder on another filesystem than tmp_path."""
-    if not os.access("/dev/shm", os.W_OK) or os.stat("/dev/shm").st_dev == tmp_path.stat().st_dev:
+    if not os.access("/dev/shm", os.W_OK) or Path("/dev/shm").stat().st_dev == tmp_path.stat().st_dev:
         pytest.skip("needs /dev/shm on a filesystem of its own")
     folder = Path(tempfile.mkdtemp(prefix="adaptd-test-", dir="/dev/shm"))
     yield folder

@@ -1,6 +1,7 @@
 """The scan finds every drop, tells what it does not take, and never mistakes a missing inbox for an empty one."""
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -96,11 +97,11 @@ def test_a_left_behind_temporary_file_ends_waiting(scanner, inbox, clock, plant)
 
 def test_drops_that_are_not_due_are_not_read(scanner, inbox, clock, plant):
     """A scan between two looks lists the inbox only; one that is due, or the periodic one, reads the drop."""
-    plant(inbox, "a/1.jpg", "b/1.jpg.part")
+    plant(inbox, "a/s/1.jpg", "b/1.jpg.part")
     scanner.scan()
     clock.now += 5
     scanner.scan()
-    plant(inbox, "a/2.jpg", "b/2.jpg")
+    plant(inbox, "a/s/2.jpg", "b/2.jpg")
     clock.now += 4
     assert {drop.domain: drop.tree.files for drop in scanner.scan().drops} == {"a": 1, "b": 0}
     clock.now += 1
@@ -110,12 +111,16 @@ def test_drops_that_are_not_due_are_not_read(scanner, inbox, clock, plant):
 
 
 def test_a_settled_drop_that_changes_is_arriving_again(scanner, inbox, clock, plant):
-    """Not claimed, as while paused, it is confirmed from time to time."""
-    plant(inbox, "a/1.jpg")
+    """Not claimed, as while paused, it is confirmed from time to time, and at once when its own folder changed."""
+    plant(inbox, "a/s/1.jpg")
     scanner.scan()
     clock.now += 5
     assert scanner.scan().settled
     plant(inbox, "a/2.jpg")
+    assert [drop.why for drop in scanner.scan().drops] == ["still changing"]
+    clock.now += 5
+    assert scanner.scan().settled
+    plant(inbox, "a/s/2.jpg")
     clock.now += 5
     assert [drop.why for drop in scanner.scan().drops] == ["still changing"]
 
@@ -127,6 +132,9 @@ def test_a_drop_that_comes_again_starts_anew(scanner, inbox, clock, plant):
     clock.now += 5
     assert scanner.scan().settled
     (inbox / "a").rename(inbox.parent / "claimed")
+    plant(inbox, "a/2.jpg")
+    assert states(scanner.scan()) == [("a", "a", "arriving")]
+    shutil.rmtree(inbox / "a")
     assert scanner.scan().drops == ()
     (inbox.parent / "claimed").rename(inbox / "a")
     assert states(scanner.scan()) == [("a", "a", "arriving")]

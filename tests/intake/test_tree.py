@@ -57,7 +57,7 @@ CHANGES = {
     "renamed": lambda drop: drop.joinpath("a.jpg").rename(drop / "b.jpg"),
     "empty folder": lambda drop: drop.joinpath("new").mkdir(),
     "file for folder": lambda drop: (drop.joinpath("a.jpg").unlink(), drop.joinpath("a.jpg").mkdir()),
-    "odd bytes": lambda drop: open(os.fsencode(drop) + b"/\xff\n\xfe", "wb").close(),
+    "odd bytes": lambda drop: drop.joinpath(os.fsdecode(b"\xff\n\xfe")).touch(),
 }
 
 
@@ -86,7 +86,7 @@ def test_a_folder_that_is_gone_is_an_error(tmp_path):
 
 
 def test_many_files_are_read_in_no_time(tmp_path):
-    """50,000 files take well under a second of the processor (bound three times as wide as measured on a slow machine)."""
+    """50,000 files take a fraction of a second: 0.2 s of the processor measured, and seven times that allowed."""
     for folder in range(50):
         (tmp_path / str(folder)).mkdir()
         for file in range(1000):

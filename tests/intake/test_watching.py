@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -36,9 +37,9 @@ def test_any_new_name_wakes(watcher, inbox, plant, deep, kind):
     plant(inbox, "drop/sub/old")
     drain(watcher)
     make = {
-        "folder": lambda path: path.mkdir(),
-        "file": lambda path: path.touch(),
-        "renamed": lambda path: (inbox.parent / "outside").rename(path),
+        "folder": Path.mkdir,
+        "file": Path.touch,
+        "renamed": (inbox.parent / "outside").rename,
         "hard link": lambda path: path.hardlink_to(inbox.parent / "outside"),
     }
     make[kind](inbox / deep)
@@ -113,7 +114,7 @@ def test_an_inbox_that_was_removed_and_made_again_is_watched(watcher, inbox):
 
 def test_the_limit_on_watches_means_polling(inbox):
     """With all inotify instances used up, it says which limit to raise, and polls; after `rearm` it watches again."""
-    limit = int(open("/proc/sys/fs/inotify/max_user_instances").read())
+    limit = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
     if limit > 5000:
         pytest.skip("max_user_instances is too high to be used up")
     import ctypes
@@ -142,7 +143,7 @@ def test_stopping_is_quick_and_leaves_nothing(inbox):
     """No thread and no descriptor stays; stopping twice is fine."""
 
     def descriptors():
-        return len(os.listdir("/proc/self/fd"))
+        return len(list(Path("/proc/self/fd").iterdir()))
 
     before, threads = descriptors(), threading.active_count()
     for _ in range(5):

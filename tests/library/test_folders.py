@@ -1,6 +1,7 @@
 """Folders are listed completely, in a fixed order, and split fairly."""
 
 import os
+import re
 from collections import Counter
 
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptd.errors import FolderUnusable
-from adaptd.library.folders import list_domain, list_source, list_test_set, split_by_class
+from adaptd.library.folders import find_domain_name, list_domain, list_source, list_test_set, split_by_class
+from adaptd.settings import NAME_PATTERN
 
 
 def plant(folder, *names):
@@ -120,3 +122,19 @@ def test_golden_split():
     """The draw is the same on every machine and in every release."""
     test = split_by_class(range(10), lambda number: "even" if number % 2 == 0 else "odd", 0.4, 0)[1]
     assert test == (2, 5, 8, 9)
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [("Camera 7", "camera-7"), ("camera-7", "camera-7"), ("_Nacht.2024_", "nacht.2024"), ("日本", None), ("Source", None)],
+)
+def test_domains_are_named_after_folders(folder, name):
+    """Case and odd characters do not matter; what leaves nothing, or the source's name, names no domain."""
+    assert find_domain_name(folder) == name
+
+
+@given(st.text())
+def test_every_domain_name_is_a_name(folder):
+    """Whatever the folder is called, its domain's name is one that settings and paths take."""
+    name = find_domain_name(folder)
+    assert name is None or re.fullmatch(NAME_PATTERN, name)
