@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from adaptd import __version__
-from adaptd.cli import bench, config, database, demo, doctor, fsck, learning, matrix, project, status
+from adaptd.cli import bench, collect, config, database, demo, doctor, fsck, learning, matrix, project, status
 from adaptd.cli.output import print_json
 from adaptd.errors import AdaptdError, ExitCode
 
@@ -25,6 +25,7 @@ app.command("matrix")(matrix.matrix)
 app.command("status")(status.status)
 app.command("doctor")(doctor.doctor)
 app.command("fsck")(fsck.fsck)
+app.command("gc")(collect.gc)
 app.command("bench")(bench.bench)
 app.command("demo")(demo.demo)
 app.add_typer(config.app, name="config")

@@ -47,6 +47,11 @@ class Images(Repository):
         count = domains.c.images - removed.rowcount
         self._connection.execute(update(domains).where(domains.c.id == domain_id).values(images=count))
 
+    def forget_originals(self, domain_id: int, batch: int) -> None:
+        """The files that a batch was decoded from are not kept any more."""
+        mine = (images.c.domain_id == domain_id, images.c.batch == batch)
+        self._connection.execute(update(images).where(*mine).values(state=ImageState.REMOVED))
+
     def list_parts(self, domain_id: int) -> tuple[tuple[int, Split], ...]:
         """Which splits of which batches a domain has images in."""
         statement = select(images.c.batch, images.c.split).where(images.c.domain_id == domain_id).distinct()

@@ -50,7 +50,7 @@ def _check(project: Project, show: ShowProgress | None) -> Iterator[Finding]:
         return
     layout = Layout(project.state)
     yield from chain(
-        check_drops(view, layout),
+        check_drops(view, layout, project.inbox),
         check_strays(view, layout),
         check_quarantine(view, layout),
         check_twins(view),
