@@ -1,6 +1,7 @@
 """`adaptd gc`: what may be deleted and how much it frees; deleting it once a person has said so."""
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,21 +36,21 @@ def gc(
 ) -> None:
     """Show what may be deleted in the state folder and why, ask, and delete it."""
     from adaptd.daemon.care.collect import Wish
+    from adaptd.daemon.lock import hold_project
 
     project = open_project(context)
     wish = Wish(originals, rejected, failed, project.settings.retention.state_bytes if budget is None else budget)
     with open_store(project) as store:
-        if dry_run:
-            _show(project, _plan(project, store, wish), as_json)
-            return
-        from adaptd.daemon.lock import hold_project
-
-        with hold_project(project.state, "gc"):
+        with nullcontext() if dry_run else hold_project(project.state, "gc"):
             candidates = _plan(project, store, wish)
-            _show(project, candidates, as_json)
-            if candidates:
-                confirm("delete all of this", yes)
-                _delete(project, store, candidates)
+        _show(project, candidates, as_json)
+        if dry_run or not candidates:
+            return
+        confirm("delete all of this", yes)
+        # The lock is not held while a person thinks: what has changed since is looked at again.
+        with hold_project(project.state, "gc"):
+            shown = {candidate.paths for candidate in candidates}
+            _delete(store, [candidate for candidate in _plan(project, store, wish) if candidate.paths in shown])
 
 
 def confirm(what: str, yes: bool) -> None:
@@ -80,11 +81,10 @@ def _plan(project: "Project", store: "Store", wish: "Wish") -> "tuple[Candidate,
     return plan(view, project, wish)
 
 
-def _delete(project: "Project", store: "Store", candidates: "tuple[Candidate, ...]") -> None:
+def _delete(store: "Store", candidates: "list[Candidate]") -> None:
     from adaptd.daemon.care.collect import delete
-    from adaptd.daemon.layout import Layout
 
-    delete(store, Layout(project.state), candidates)
+    delete(store, candidates)
     typer.echo(f"deleted, {human(sum(candidate.size_bytes for candidate in candidates))} freed", err=True)
 
 

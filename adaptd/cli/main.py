@@ -8,7 +8,21 @@ from typing import Annotated
 import typer
 
 from adaptd import __version__
-from adaptd.cli import bench, collect, config, database, demo, doctor, fsck, learning, matrix, project, status
+from adaptd.cli import (
+    bench,
+    collect,
+    config,
+    database,
+    demo,
+    doctor,
+    explain,
+    fsck,
+    learning,
+    matrix,
+    project,
+    quarantine,
+    status,
+)
 from adaptd.cli.output import print_json
 from adaptd.errors import AdaptdError, ExitCode
 
@@ -23,11 +37,13 @@ app.add_typer(learning.app, name="source")
 app.command("adapt")(learning.adapt)
 app.command("matrix")(matrix.matrix)
 app.command("status")(status.status)
+app.command("explain")(explain.explain)
 app.command("doctor")(doctor.doctor)
 app.command("fsck")(fsck.fsck)
 app.command("gc")(collect.gc)
 app.command("bench")(bench.bench)
 app.command("demo")(demo.demo)
+app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(config.app, name="config")
 app.add_typer(database.app, name="db")
 

@@ -72,7 +72,7 @@ def plan(view: View, project: Project, wish: Wish) -> tuple[Candidate, ...]:
     return tuple(found)
 
 
-def delete(store: Store, layout: Layout, candidates: Iterable[Candidate]) -> None:
+def delete(store: Store, candidates: Iterable[Candidate]) -> None:
     """Delete; only while the project is ours alone. The rows go first: killed in between, the next run goes on."""
     for candidate in candidates:
         with store.writing() as tx:
