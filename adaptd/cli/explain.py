@@ -9,7 +9,6 @@ from adaptd.cli.collect import human
 from adaptd.cli.output import one_line, print_json
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import DomainUnknown
-from adaptd.library.folders import is_passed_over
 
 
 def explain(
@@ -25,8 +24,7 @@ def explain(
         with open_store(project) as store, store.reading() as tx:
             document = build_explanation(tx, domain)
     except DomainUnknown:
-        # A name is a folder's only if it is no path.
-        if "/" not in domain and not is_passed_over(domain) and (project.inbox / domain).is_dir():
+        if "/" not in domain and not domain.startswith(".") and (project.inbox / domain).is_dir():
             raise DomainUnknown(f"{domain} lies in the inbox and was not taken yet: start `adaptd run`, or wait") from None
         raise
     if as_json:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from adaptd.daemon.care.view import quarantine_places
+from adaptd.daemon.care.view import is_counted, quarantine_places
 from adaptd.daemon.layout import Layout
 from adaptd.records import Quarantined
 from adaptd.store import Store
@@ -73,7 +73,7 @@ def _send(store: Store, layout: Layout, item: Quarantined, target: Path) -> Path
         raise
     with store.writing() as tx:
         tx.quarantine.remove(item.id)
-        if item.drop_id is not None:
+        if item.drop_id is not None and is_counted(item.name):
             tx.drops.take_out(item.drop_id)
     if place is not None:
         _remove_empty(place.parent, layout.quarantined)
