@@ -77,7 +77,7 @@ def _plan(project: "Project", store: "Store", wish: "Wish") -> "tuple[Candidate,
     from adaptd.daemon.care.view import View
 
     with store.reading() as tx:
-        view = View.read(tx)
+        view = View.read(tx, with_images=False)
     return plan(view, project, wish)
 
 

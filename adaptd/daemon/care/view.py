@@ -48,15 +48,15 @@ class View:
     accuracies: tuple[Accuracy, ...]
 
     @classmethod
-    def read(cls, tx: Transaction) -> "View":
-        """All of it."""
+    def read(cls, tx: Transaction, *, with_images: bool = True) -> "View":
+        """All of it, or all but the images, of which there may be many."""
         domains = {domain.id: domain for domain in tx.domains.list_all()}
         episodes = tx.episodes.list_all()
         return cls(
             domains,
             tx.drops.list_all(),
             tx.quarantine.list_all(),
-            {key: tx.images.list_for(key) for key in domains},
+            {key: tx.images.list_for(key) if with_images else () for key in domains},
             episodes,
             tuple(checkpoint for episode in episodes for checkpoint in tx.checkpoints.list_for(episode.id)),
             {key: tuple(item.image_id for item in tx.memories.list_for(key)) for key in tx.memories.counts()},
