@@ -29,6 +29,11 @@ AdaptdError
 ├── NotConfirmed                nobody agreed to what cannot be undone
 ├── Interrupted        exit 128 + signal: 130 after Ctrl-C, 143 after SIGTERM
 ├── PublishError                a version cannot be exported, proven or published
+│   ├── ExportFailed            no exporter can write the model
+│   ├── ParityFailed            the ONNX file does not answer as the model does
+│   ├── StagingIncomplete       what should be published is not whole
+│   ├── RepositoryConflict      something else stands where a version or config.pbtxt should
+│   └── VersionDamaged          a published version is missing or not what was published
 └── ServingError                a request or the server
 
 A message states the fact and the remedy.
@@ -181,6 +186,26 @@ class Interrupted(AdaptdError):
 
 class PublishError(AdaptdError):
     """A version cannot be exported, proven or published."""
+
+
+class ExportFailed(PublishError):
+    """No exporter can write the model as ONNX."""
+
+
+class ParityFailed(PublishError):
+    """The ONNX file does not answer as the model does."""
+
+
+class StagingIncomplete(PublishError):
+    """What should be published is gone, not whole, or not what was proven."""
+
+
+class RepositoryConflict(PublishError):
+    """Something else stands where a version or config.pbtxt should."""
+
+
+class VersionDamaged(PublishError):
+    """A published version is missing, or is not what was published."""
 
 
 class ServingError(AdaptdError):

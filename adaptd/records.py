@@ -38,6 +38,25 @@ class ImageState(StrEnum):
     REMOVED = "removed"
 
 
+class Reason(StrEnum):
+    """Why a file was refused; each is a metric label."""
+
+    EMPTY = "empty"
+    TRUNCATED = "truncated"
+    DAMAGED = "damaged"
+    NOT_AN_IMAGE = "not-an-image"
+    FORMAT = "format"
+    TOO_LARGE = "too-large"
+    TOO_MANY_PIXELS = "too-many-pixels"
+    TOO_COSTLY = "too-costly"
+    CRASHED = "crashed"
+    NOT_A_FILE = "not-a-file"
+    UNREADABLE = "unreadable"
+    NO_CLASS = "no-class"
+    UNKNOWN_CLASS = "unknown-class"
+    TEMPORARY = "temporary"
+
+
 class EpisodeState(StrEnum):
     """Where an episode stands. `done` is the commit: row t of R is complete exactly then."""
 

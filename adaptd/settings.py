@@ -119,6 +119,9 @@ class IntakeSettings(Section):
         "settled", description="settled: train by itself; manual: wait for `adaptd resume`"
     )
     window: Window = Field("", description="train only in this time of day, such as 22:00-06:00; empty: always")
+    min_free_bytes: CountOrZero = Field(
+        500_000_000, description="with less room than this on the disk of the state folder nothing is claimed or trained"
+    )
     max_file_bytes: Count = Field(64_000_000, description="larger files are quarantined")
     max_pixels: Count = Field(50_000_000, description="images with more pixels are quarantined")
 
@@ -193,6 +196,9 @@ class ExportSettings(Section):
     opset: Annotated[int, Field(ge=18)] = Field(18, description="ONNX operator set")
     parity_tolerance: Positive = Field(0.0001, description="largest difference of probabilities between torch and ONNX Runtime")
     quantize: bool = Field(False, description="also publish a static int8 model, under its own name")
+    quantized_max_drop: Share = Field(
+        0.02, description="accuracy the int8 model may lose on the source test set and still be published"
+    )
     keep_versions: CountOrZero = Field(0, description="retire older versions beyond this many; 0: keep all")
 
 

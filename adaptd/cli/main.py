@@ -12,6 +12,7 @@ from adaptd.cli import (
     bench,
     collect,
     config,
+    daemon,
     database,
     demo,
     doctor,
@@ -35,6 +36,11 @@ app = typer.Typer(
 app.command("init")(project.init)
 app.add_typer(learning.app, name="source")
 app.command("adapt")(learning.adapt)
+app.command("run")(daemon.run)
+app.command("pause")(daemon.pause)
+app.command("resume")(daemon.resume)
+app.command("retry")(daemon.retry)
+app.command("cancel")(daemon.cancel)
 app.command("matrix")(matrix.matrix)
 app.command("status")(status.status)
 app.command("explain")(explain.explain)

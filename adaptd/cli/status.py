@@ -89,21 +89,30 @@ def _headline(document: dict[str, Any]) -> str:
         eta = "" if episode["eta_seconds"] is None else f", {episode['eta_seconds']:.0f} s left"
         done = f"{episode['phase']} {episode['step']}/{episode['steps']} ({episode['progress']:.0%}{eta})"
         lines.append(f"episode  {episode['id']} on {episode['domain']}: {done}")
+        lines += [f"         {live}"] if (live := _live(episode["live"])) else []
     return "\n".join(lines)
 
 
+def _live(live: dict[str, Any]) -> str:
+    """The newest step's losses and multipliers."""
+    losses = [f"{name} loss {value:.3f}" for name, value in live.get("losses", {}).items()]
+    return ", ".join([*losses, *(f"λ {name} {value:.3f}" for name, value in live.get("multipliers", {}).items())])
+
+
 def _queue(queue: list[dict[str, Any]]) -> "RenderableType":
+    from rich.markup import escape
     from rich.table import Table
 
     if not queue:
-        return "queue    empty: adapt to a folder of images with `adaptd adapt DIR`"
+        return "queue    empty: copy a folder of images into the inbox, or run `adaptd adapt DIR`"
     table = Table(box=None, pad_edge=False)
-    for title in ("domain", "state", "images", "quarantined"):
+    for title in ("domain", "state", "images", "quarantined", ""):
         table.add_column(
             title, justify="right" if title in {"images", "quarantined"} else "left", style="dim" if title == "state" else ""
         )
     for item in queue[-QUEUE_SHOWN:]:
-        table.add_row(item["domain"], item["state"], f"{item['images']:,}", f"{item['quarantined']:,}")
+        why = escape(item["reason"] or "")
+        table.add_row(item["domain"], item["state"], f"{item['images']:,}", f"{item['quarantined']:,}", f"[dim]{why}[/]")
     if len(queue) > QUEUE_SHOWN:
         table.caption = f"the newest {QUEUE_SHOWN} of {len(queue)}"
     return table

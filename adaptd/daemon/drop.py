@@ -8,8 +8,7 @@ from pathlib import Path
 from adaptd.errors import ConfigError, FolderUnusable
 from adaptd.library.draft import Decoded, Draft
 from adaptd.library.folders import Found, Listing, list_drop, printable
-from adaptd.library.reading import Reason
-from adaptd.records import DropRecord, NewImage, Quarantined, Split
+from adaptd.records import DropRecord, NewImage, Quarantined, Reason, Split
 
 Refused = tuple[Reason, str, Found]
 """Why a file was refused, the fact for a person, and the file."""

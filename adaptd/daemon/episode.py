@@ -19,7 +19,7 @@ from adaptd.daemon.layout import Layout
 from adaptd.daemon.materials import Materials
 from adaptd.daemon.row import evaluate_row
 from adaptd.daemon.stopping import Stop
-from adaptd.daemon.sweep import sweep
+from adaptd.daemon.sweep import sweep_episodes
 from adaptd.daemon.versions import load_version, write_weights
 from adaptd.errors import (
     AdaptdError,
@@ -104,7 +104,7 @@ class EpisodeRunner:
             tx.checkpoints.forget_all(self._episode.id)
             tx.domains.set_state(self._episode.domain_id, DomainState.FAILED, str(problem))
             self._event(tx.events.add, "episode-failed", str(problem))
-        sweep(self._store, self._layout)
+        sweep_episodes(self._store, self._layout)
 
     def _run(self) -> Finished:
         with self._store.reading() as tx:
@@ -161,7 +161,8 @@ class EpisodeRunner:
         for report in training:
             now, is_last = time.monotonic(), report.step == report.steps
             if now - self._progressed >= PROGRESS_SECONDS or is_last:
-                self._progress(Progress("training", report.step, report.steps))
+                live = {"losses": report.losses, "multipliers": report.multipliers, "learning_rate": report.learning_rate}
+                self._progress(Progress("training", report.step, report.steps, live))
             # The last one always: what follows may take long and be stopped too.
             if now - self._checkpointed >= every or is_last or self._stop.requested:
                 self._checkpoint(training)
@@ -225,7 +226,7 @@ class EpisodeRunner:
             self._event(
                 tx.events.add, "episode-done", f"episode {number} gave version {version.version}", version=version.version
             )
-        sweep(self._store, self._layout)
+        sweep_episodes(self._store, self._layout)
         return Finished(number, version, outcome.report)
 
     def _keep_memory(self, outcome: Outcome, materials: Materials) -> list[MemoryItem] | None:

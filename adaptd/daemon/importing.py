@@ -98,7 +98,8 @@ class Importer:
         layout = Layout(self.project.state)
         move_aside(self.store, layout)
         with self.store.reading() as tx:
-            waiting = tx.drops.list_waiting(domain.id)
+            # A drop has its row a moment before it has its folder.
+            waiting = [drop for drop in tx.drops.list_waiting(domain.id) if (layout.state / drop.path).is_dir()]
         while True:
             found = gather(waiting, layout.state, classes)
             with self._decode(found.listing) as draft:
@@ -166,6 +167,8 @@ class Importer:
         with self.store.writing() as tx:
             episode = self._queue(tx, domain, drop, batch)
             tx.drops.take_in(waiting, batch)
+            if waiting and self.project.settings.intake.trigger == "manual":
+                tx.pauses.add(domain.name, f"intake.trigger is manual: `adaptd resume {domain.name}` starts it")
             for drop_id, (accepted, duplicates) in drop.counts().items():
                 tx.drops.count(drop_id, accepted, duplicates)
         return Imported(episode, len(drop.train), len(drop.test), drop.set_aside, len(drop.draft.duplicates))

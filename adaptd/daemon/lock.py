@@ -1,29 +1,55 @@
 """The lock that makes one process the only one working on a project, and how others see it.
 
-The kernel frees it with the process, however that ends.
+The kernel frees it with the process, however that ends. The lock file also carries what the process says about itself: its
+bytes are set aside at the start, so that a full disk does not silence it.
 """
 
 import fcntl
+import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from adaptd.errors import ProjectBusy
 
 LOCK_FILE = "daemon.lock"
+SIZE = 16384
 LOOKS = 50
 """Times a lock is tried while only somebody like `status` looks at it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The process at work on a project, and its command: `run` for the daemon."""
+    """The process at work on a project, its command (`run` for the daemon), and what it says about itself."""
 
     pid: int
     command: str
+    health: dict[str, Any] = field(default_factory=dict)
+
+
+class Voice:
+    """Lets the holder of the lock say something about itself."""
+
+    def __init__(self, handle: int, command: str) -> None:
+        self._handle, self._command = handle, command
+        self._last = b""
+        self.say({})
+
+    def say(self, health: Mapping[str, Any]) -> None:
+        """Replace what was said before; too long a list of warnings is cut."""
+        document = dict(health)
+        while len(text := self._render(document)) > SIZE and document.get("warnings"):
+            document["warnings"] = document["warnings"][:-1]
+        if text != self._last:
+            os.pwrite(self._handle, text.ljust(SIZE), 0)
+            self._last = text
+
+    def _render(self, document: Mapping[str, Any]) -> bytes:
+        return f"{os.getpid()} {self._command}\n{json.dumps(document)}".encode()
 
 
 def find_holder(state: Path) -> Holder | None:
@@ -35,24 +61,31 @@ def find_holder(state: Path) -> Holder | None:
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        pid, _, command = os.read(handle, 256).decode("ascii", "replace").partition(" ")
-        return Holder(int(pid) if pid.isdecimal() else 0, command)
+        return _parse(os.pread(handle, SIZE, 0).decode("utf-8", "replace"))
     else:
         return None
     finally:
         os.close(handle)
 
 
+def _parse(text: str) -> Holder:
+    first, _, rest = text.partition("\n")
+    pid, _, command = first.partition(" ")
+    try:
+        health = json.loads(rest)
+    except ValueError:  # read while it was written
+        health = {}
+    return Holder(int(pid) if pid.isdecimal() else 0, command, health)
+
+
 @contextmanager
-def hold_project(state: Path, command: str) -> Iterator[None]:
+def hold_project(state: Path, command: str) -> Iterator[Voice]:
     """Be the only one working on the project for the length of a block; ProjectBusy where another one is."""
     state.mkdir(parents=True, exist_ok=True)
     handle = os.open(state / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         _lock(handle, state)
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()} {command}".encode("ascii"), 0)
-        yield
+        yield Voice(handle, command)
     finally:
         os.close(handle)
 

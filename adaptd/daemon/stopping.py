@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -15,6 +15,7 @@ class Stop:
 
     def __init__(self) -> None:
         self._signal: signal.Signals | None = None
+        self.on_request: Callable[[], None] | None = None
 
     @property
     def requested(self) -> bool:
@@ -29,6 +30,8 @@ class Stop:
         self._signal = signal.Signals(number)
         if sys.stderr.isatty():
             os.write(2, b"\nstopping after this step; once more stops at once\n")
+        if self.on_request is not None:
+            self.on_request()
 
     def check(self) -> None:
         """Raise Interrupted if somebody asked."""

@@ -10,7 +10,13 @@ from adaptd.store import Store
 
 
 def sweep(store: Store, layout: Layout) -> None:
-    """Remove leftovers; only while the project is ours alone.
+    """Remove leftovers; only while the project is ours alone and nobody imports."""
+    remove_unfinished(layout.caches)
+    sweep_episodes(store, layout)
+
+
+def sweep_episodes(store: Store, layout: Layout) -> None:
+    """Remove leftovers of episodes; only while no episode is at work.
 
     Beside unfinished files only those go that belong to an episode in the store: what it does not know, it may have forgotten,
     as a database that was restored from a backup has.
@@ -18,7 +24,6 @@ def sweep(store: Store, layout: Layout) -> None:
     with store.reading() as tx:
         episodes = tx.episodes.list_all()
         kept = {layout.state / checkpoint.path for e in episodes for checkpoint in tx.checkpoints.list_for(e.id)}
-    remove_unfinished(layout.caches)
     remove_unfinished(layout.memories)
     newest = {episode.domain_id: episode.id for episode in episodes if episode.state is EpisodeState.DONE}
     for episode in episodes:

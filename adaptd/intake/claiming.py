@@ -87,7 +87,8 @@ def _telling(folder: Path, target: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno == errno.ENOENT and not os.path.lexists(folder):
-            clear_unfinished(target)
+            if not os.path.lexists(target):
+                clear_unfinished(target)
             raise DropChanged(
                 f"{printable(folder)} is not in the inbox any more: drop it again if it should be learned from"
             ) from error
@@ -101,8 +102,7 @@ def _telling(folder: Path, target: Path) -> Iterator[None]:
 
 
 def _require_drop(folder: Path, fingerprint: str | None) -> None:
-    is_folder = stat.S_ISDIR(os.lstat(folder).st_mode)
-    if not is_folder:
+    if not stat.S_ISDIR(os.lstat(folder).st_mode):
         raise DropChanged(f"{printable(folder)} is not a folder any more: the next scan tells what it is")
     if fingerprint is not None and read_tree(folder).fingerprint != fingerprint:
         raise DropChanged(f"{printable(folder)} changed after it had settled: it is taken when it has settled again")

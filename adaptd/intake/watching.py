@@ -46,7 +46,7 @@ class Watcher:
 
     def wait(self, timeout: float) -> bool:
         """Sleep until something happened or `wake` was called: True; or for `timeout` seconds at most: False."""
-        if self._identity() != self._watched:
+        if self._is_replaced():
             self.rearm()
         if self.trouble is not None:
             timeout = min(timeout, self._poll_seconds)
@@ -81,6 +81,11 @@ class Watcher:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
+
+    def _is_replaced(self) -> bool:
+        """Whether the inbox is another folder than the one that is watched, even one with the same inode number."""
+        ended = self._observer is not None and not all(emitter.is_alive() for emitter in self._observer.emitters)
+        return ended or self._identity() != self._watched
 
     def _arm(self) -> str | None:
         """Start the observer; what stands in the way where it cannot."""

@@ -28,7 +28,8 @@ from PIL import (
 
 from adaptd.errors import ImageRejected
 from adaptd.library.preprocessing import Limits, Preprocessing
-from adaptd.library.reading import Reason, read_untrusted
+from adaptd.library.reading import read_untrusted
+from adaptd.records import Reason
 
 _PLUGINS = (BmpImagePlugin, GifImagePlugin, JpegImagePlugin, PngImagePlugin, TiffImagePlugin, WebPImagePlugin)
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")

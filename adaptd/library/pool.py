@@ -15,7 +15,7 @@ from typing import Any
 
 from adaptd.errors import IntakeError
 from adaptd.library.preprocessing import Limits, Preprocessing
-from adaptd.library.reading import Reason
+from adaptd.records import Reason
 
 Job = tuple[int, Path]
 """A row of the pixels file, and the picture to go there."""

@@ -3,30 +3,10 @@
 import errno
 import os
 import stat
-from enum import StrEnum
 from pathlib import Path
 
 from adaptd.errors import ImageRejected
-
-
-class Reason(StrEnum):
-    """Why a file was refused; each is a metric label."""
-
-    EMPTY = "empty"
-    TRUNCATED = "truncated"
-    DAMAGED = "damaged"
-    NOT_AN_IMAGE = "not-an-image"
-    FORMAT = "format"
-    TOO_LARGE = "too-large"
-    TOO_MANY_PIXELS = "too-many-pixels"
-    TOO_COSTLY = "too-costly"
-    CRASHED = "crashed"
-    NOT_A_FILE = "not-a-file"
-    UNREADABLE = "unreadable"
-    NO_CLASS = "no-class"
-    UNKNOWN_CLASS = "unknown-class"
-    TEMPORARY = "temporary"
-
+from adaptd.records import Reason
 
 # O_NOFOLLOW refuses links and O_NONBLOCK returns from a FIFO that nobody writes to; fstat then asks the opened thing
 # itself, so that nothing can be swapped in between.

@@ -16,7 +16,7 @@ from typing import Any
 from adaptd.errors import ImageRejected
 from adaptd.library.decode import decode_file
 from adaptd.library.preprocessing import Limits, Preprocessing
-from adaptd.library.reading import Reason
+from adaptd.records import Reason
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from adaptd.evaluation.matrix import Entry, Matrix
 from adaptd.evaluation.metrics import summarize
-from adaptd.records import Accuracy, AccuracyKind, Domain, Episode, EpisodeState, Version, VersionState
+from adaptd.records import EVERYTHING, Accuracy, AccuracyKind, Domain, Episode, EpisodeState, Version, VersionState
 from adaptd.store import Transaction
 
 SCHEMA = "adaptd.status/1"
@@ -25,6 +25,10 @@ class Worker(Protocol):
     @property
     def command(self) -> str:
         """Its command."""
+
+    @property
+    def health(self) -> Mapping[str, Any]:
+        """What it says about itself."""
 
 
 def build_status(tx: Transaction, working: Worker | None, project: Path, model: str) -> dict[str, Any]:
@@ -48,7 +52,8 @@ def build_status(tx: Transaction, working: Worker | None, project: Path, model: 
             "pid": working.pid if working is not None else None,
             "command": working.command if working is not None else None,
             "state": _state(working, running),
-            "warnings": _warnings(domains.values(), running, working),
+            "warnings": _warnings(tx, domains.values(), running, working),
+            "address": working.health.get("address") if working is not None else None,
         },
         "queue": [_queued(domain) for domain in domains.values() if domain.position != 0],
         "episode": None if running is None else _episode(running, domains[running.domain_id]),
@@ -97,14 +102,20 @@ def _last_sign(episode: Episode) -> datetime:
 def _state(working: Worker | None, running: Episode | None) -> str:
     if working is None:
         return "stopped"
+    if working.command == DAEMON and "state" in working.health:
+        return str(working.health["state"])
     return "idle" if running is None else "training"
 
 
-def _warnings(domains: Iterable[Domain], running: Episode | None, working: Worker | None) -> list[str]:
-    failed = [f"domain {d.name} failed: {d.reason or 'see its events'}" for d in domains if d.state == "failed"]
+def _warnings(tx: Transaction, domains: Iterable[Domain], running: Episode | None, working: Worker | None) -> list[str]:
+    said = [] if working is None else list(working.health.get("warnings", ()))
+    said += [f"domain {d.name} failed: {d.reason or 'see its events'}" for d in domains if d.state == "failed"]
+    said += [f"{'everything' if p.scope == EVERYTHING else p.scope} is paused: {p.reason}" for p in tx.pauses.list_all()]
     if running is not None and working is None:
-        failed.append(f"episode {running.id} was interrupted: the same command goes on where it stopped")
-    return failed
+        said.append(f"episode {running.id} was interrupted: `adaptd run`, or the command that began it, goes on from there")
+    if tx.versions.find_latest() is None:
+        said.append("there is no source model yet: stop the daemon if it runs, then `adaptd source import DIR`")
+    return said
 
 
 def _queued(domain: Domain) -> dict[str, Any]:
@@ -128,6 +139,8 @@ def _episode(episode: Episode, domain: Domain) -> dict[str, Any]:
         "step": progress.step,
         "steps": progress.steps,
         "progress": share,
+        "live": progress.live,
+        "attempts": episode.attempts,
         "eta_seconds": _eta(episode),
     }
 

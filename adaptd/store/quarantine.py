@@ -1,6 +1,6 @@
 """Quarantine: files set aside, with their reasons."""
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 
 from adaptd.records import Quarantined
 from adaptd.store.repository import Repository, fields
@@ -26,6 +26,11 @@ class Quarantine(Repository):
         if domain_id is not None:
             statement = statement.where(quarantine.c.domain_id == domain_id)
         return tuple(Quarantined(**fields(row)) for row in self._connection.execute(statement))
+
+    def counts(self) -> dict[str, int]:
+        """How many files are set aside, by reason."""
+        statement = select(quarantine.c.reason, func.count()).group_by(quarantine.c.reason)
+        return dict(self._connection.execute(statement).all())
 
     def list_unmoved(self) -> tuple[Quarantined, ...]:
         """Files that still lie in the drop they came with."""

@@ -127,7 +127,9 @@ class TestStatus:
     def test_an_empty_project(self, adaptd, project):
         """Valid, stopped, nothing there; and a person is told what to do next."""
         document = read_status(adaptd, project)
-        assert document["daemon"] == {"running": False, "pid": None, "command": None, "state": "stopped", "warnings": []}
+        daemon = document["daemon"]
+        assert (daemon["running"], daemon["pid"], daemon["command"], daemon["state"]) == (False, None, None, "stopped")
+        assert "adaptd source import DIR" in daemon["warnings"][0]
         assert (document["queue"], document["episode"], document["served"]) == ([], None, None)
         assert "adaptd adapt DIR" in adaptd("--project", project, "status").stdout
 

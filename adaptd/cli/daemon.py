@@ -1,0 +1,94 @@
+"""`adaptd run` and what a person may tell the daemon: pause, resume, retry, cancel."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adaptd.cli.project import open_project, open_store
+
+if TYPE_CHECKING:
+    from adaptd.config import Project
+    from adaptd.daemon.supervisor import Supervisor
+    from adaptd.store import Store
+
+Name = Annotated[str, typer.Argument(metavar="DOMAIN", help="The domain's name.")]
+NameOrAll = Annotated[str | None, typer.Argument(metavar="[DOMAIN]", help="The domain's name; default: everything.")]
+
+
+def run(
+    context: typer.Context,
+    drain: Annotated[bool, typer.Option("--drain", help="Finish what is there, then exit.")] = False,
+) -> None:
+    """Watch the inbox: every folder dropped there becomes a domain, an episode and a version. Runs until it is stopped.
+
+    SIGTERM and Ctrl-C leave a checkpoint and exit 0. SIGHUP reloads adaptd.toml.
+    """
+    from adaptd.daemon.lock import hold_project
+    from adaptd.daemon.stopping import noting_signals
+    from adaptd.daemon.supervisor import Supervisor
+    from adaptd.observe.logs import set_up_logs
+
+    project = open_project(context)
+    set_up_logs(project.settings.logging.level, project.settings.logging.format)
+    with noting_signals() as stop, hold_project(project.state, "run") as voice, open_store(project) as store:
+        supervisor = Supervisor(project, store, voice, stop)
+        with _telling(project, store, supervisor):
+            supervisor.run(drain=drain)
+
+
+@contextmanager
+def _telling(project: "Project", store: "Store", supervisor: "Supervisor") -> Iterator[None]:
+    """Metrics and health over HTTP; without the port the daemon does its work all the same, and says so."""
+    from adaptd.observe.http import HttpThread, make_app
+    from adaptd.observe.metrics import DaemonCollector
+
+    def health() -> Mapping[str, Any]:
+        return supervisor.health
+
+    collector = DaemonCollector(store, project.state, project.settings.model.name, health)
+    host, port = project.settings.metrics.host, project.settings.metrics.port
+    try:
+        http = HttpThread(make_app(collector, health), host, port)
+    except OSError as problem:
+        supervisor.warnings.append(f"no metrics: {host}:{port} cannot be used ({problem.strerror}); set metrics.port")
+        yield
+        return
+    supervisor.address = http.address
+    try:
+        yield
+    finally:
+        http.stop()
+
+
+def pause(context: typer.Context, domain: NameOrAll = None) -> None:
+    """Train nothing more for a domain, or at all. A running episode writes a checkpoint and waits."""
+    from adaptd.daemon import control
+
+    with open_store(open_project(context)) as store:
+        typer.echo(control.pause(store, domain))
+
+
+def resume(context: typer.Context, domain: NameOrAll = None) -> None:
+    """Let a paused domain, or everything, go on."""
+    from adaptd.daemon import control
+
+    with open_store(open_project(context)) as store:
+        typer.echo(control.resume(store, domain))
+
+
+def retry(context: typer.Context, domain: Name) -> None:
+    """Queue a failed or cancelled domain again, with everything that came for it."""
+    from adaptd.daemon import control
+
+    with open_store(open_project(context)) as store:
+        typer.echo(control.retry(store, domain))
+
+
+def cancel(context: typer.Context, domain: Name) -> None:
+    """Give a domain's waiting or running episode up. Its images are kept."""
+    from adaptd.daemon import control
+
+    with open_store(open_project(context)) as store:
+        typer.echo(control.cancel(store, domain))

@@ -1,0 +1,69 @@
+"""What a person may tell the daemon: pause, resume, retry, cancel. Each is a change in the store, which the daemon follows."""
+
+import difflib
+
+from adaptd.errors import EpisodeError
+from adaptd.records import EVERYTHING, SOURCE, Domain, DomainState
+from adaptd.store import Store, Transaction
+
+
+def pause(store: Store, name: str | None) -> str:
+    """Train nothing more for a domain, or at all; a running episode writes a checkpoint and waits."""
+    with store.writing() as tx:
+        domain = None if name is None else get_domain(tx, name)
+        tx.pauses.add(name or EVERYTHING, "paused by `adaptd pause`")
+        tx.events.add("paused", f"{name or 'everything'} is paused", domain_id=domain.id if domain else None)
+    return f"{name or 'everything'} is paused: `adaptd resume{f' {name}' if name else ''}` lets it go on"
+
+
+def resume(store: Store, name: str | None) -> str:
+    """Let a domain, or everything, go on."""
+    with store.writing() as tx:
+        domain = None if name is None else get_domain(tx, name)
+        if not tx.pauses.remove(name or EVERYTHING):
+            paused = ", ".join(pause.scope for pause in tx.pauses.list_all()) or "nothing"
+            raise EpisodeError(f"{name or 'everything'} is not paused: {paused} is")
+        tx.events.add("resumed", f"{name or 'everything'} goes on", domain_id=domain.id if domain else None)
+    return f"{name or 'everything'} goes on"
+
+
+def retry(store: Store, name: str) -> str:
+    """Queue a failed or cancelled domain again, with everything that came for it."""
+    with store.writing() as tx:
+        domain = get_domain(tx, name)
+        if domain.state not in {DomainState.FAILED, DomainState.SKIPPED}:
+            raise EpisodeError(f"{name} is {domain.state}: only a failed or cancelled domain can be tried again")
+        tx.drops.give_back(domain.id, tx.episodes.last_batch(domain.id) + 1)
+        if not tx.drops.list_waiting(domain.id):
+            how = "adaptd source import DIR" if name == SOURCE else f"adaptd adapt DIR --domain {name}"
+            raise EpisodeError(f"{name} did not come through the inbox: run `{how}` again, or drop its images into the inbox")
+        tx.domains.set_state(domain.id, DomainState.SETTLED)
+        tx.events.add("retried", f"{name} is tried again", domain_id=domain.id)
+    return f"{name} is tried again, from its images on"
+
+
+def cancel(store: Store, name: str) -> str:
+    """Give a domain's waiting or running episode up; its images stay."""
+    why = "cancelled by `adaptd cancel`"
+    with store.writing() as tx:
+        domain = get_domain(tx, name)
+        episode = tx.episodes.find_unfinished(domain.id)
+        if episode is None and not tx.drops.list_waiting(domain.id):
+            raise EpisodeError(f"{name} is {domain.state}: there is nothing to cancel")
+        if episode is not None:
+            tx.episodes.cancel(episode.id, why)
+            tx.checkpoints.forget_all(episode.id)
+        tx.domains.set_state(domain.id, DomainState.SKIPPED, f"{why}; `adaptd retry {name}` takes it up again")
+        tx.events.add("cancelled", why, domain_id=domain.id, episode_id=episode.id if episode else None)
+    return f"{name} is cancelled: its images are kept, `adaptd retry {name}` takes it up again"
+
+
+def get_domain(tx: Transaction, name: str) -> Domain:
+    """A domain by name, or an error that names the nearest."""
+    domain = tx.domains.find(name)
+    if domain is not None:
+        return domain
+    names = [known.name for known in tx.domains.list_all()]
+    near = difflib.get_close_matches(name, names, 1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names) or 'none yet'}"
+    raise EpisodeError(f"there is no domain {name!r}: {hint}")

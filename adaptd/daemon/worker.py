@@ -1,0 +1,89 @@
+"""The worker process: imports a domain's waiting drops or trains one episode, then says how that ended and is gone.
+
+Started by the supervisor as `python -m adaptd.daemon.worker PROJECT KIND ID PARENT`; dies with it.
+"""
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+from adaptd.config import Project, load_project
+from adaptd.daemon.children import Ended, Kind, Outcome
+from adaptd.daemon.stopping import Stop, noting_signals
+from adaptd.errors import AdaptdError, ConfigError, EpisodeError, IntakeError, Interrupted, StoreConflict
+from adaptd.observe.logs import set_up_logs
+from adaptd.records import DomainState
+from adaptd.store import Store
+
+PR_SET_PDEATHSIG = 1
+
+log = logging.getLogger(__name__)
+
+
+def main(words: list[str]) -> int:
+    """Do one job."""
+    root, kind, key, parent = words
+    _die_with(int(parent))
+    with noting_signals() as stop:
+        try:
+            project = load_project(Path(root))
+            set_up_logs(project.settings.logging.level, project.settings.logging.format)
+            with Store(project.database, project.settings.database.busy_timeout_seconds) as store:
+                ended = (_import if kind == Kind.IMPORT else _train)(project, store, int(key), stop)
+        except Interrupted as problem:
+            ended = Ended(Outcome.STOPPED, str(problem))
+        except StoreConflict as problem:
+            ended = Ended(Outcome.TAKEN, str(problem))
+        except (AdaptdError, OSError) as problem:
+            ended = Ended(Outcome.TROUBLE, str(problem))
+        except Exception as problem:
+            log.exception("%s %s crashed", kind, key)
+            ended = Ended(Outcome.CRASHED, f"{type(problem).__name__}: {problem}")
+    sys.stdout.write(f"\n{ended.to_line()}\n")
+    sys.stdout.flush()
+    return 0
+
+
+def _die_with(parent: int) -> None:
+    """The kernel ends this process when the supervisor ends, however that happens: no two work on one episode."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before we asked
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _import(project: Project, store: Store, domain_id: int, stop: Stop) -> Ended:
+    from adaptd.daemon.importing import Importer
+
+    with store.reading() as tx:
+        domain = tx.domains.get(domain_id)
+    importer = Importer(project, store, lambda _done, _total: stop.check())
+    try:
+        imported = importer.import_drops(domain)
+    except IntakeError as problem:
+        with store.writing() as tx:
+            tx.domains.set_state(domain.id, DomainState.FAILED, str(problem))
+            tx.events.add("import-failed", str(problem), domain_id=domain.id)
+        return Ended(Outcome.FAILED, str(problem))
+    if imported is None:
+        return Ended(Outcome.DONE, f"{domain.name} waits for more images")
+    return Ended(Outcome.DONE, f"{domain.name}: {imported.train:,} images to learn from, {imported.rejected:,} set aside")
+
+
+def _train(project: Project, store: Store, episode_id: int, stop: Stop) -> Ended:
+    from adaptd.daemon.episode import EpisodeRunner
+
+    with store.reading() as tx:
+        episode = tx.episodes.get(episode_id)
+    stop.check()
+    try:
+        finished = EpisodeRunner(project, store, episode, stop=stop).run()
+    except (EpisodeError, ConfigError, IntakeError) as problem:
+        return Ended(Outcome.FAILED, str(problem))
+    return Ended(Outcome.DONE, f"episode {finished.number} gave version {finished.version.version}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

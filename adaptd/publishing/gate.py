@@ -1,0 +1,197 @@
+"""The quality gate: may a candidate replace the promoted version? Pure: predictions in, a decision with its reasons out.
+
+How noise is treated. A drop counts when it is beyond its tolerance *and* the paired flips could not be chance: an exact
+one-sided sign test (McNemar) on the images where only one of the two models is right. On a thousand images the
+tolerance decides; on twenty, where two images more or less mean nothing, the test does. Negative flips are tested
+against their tolerance by the binomial distribution. Estimates have no pairs; their drop must stand out of the sampling
+error of two shares. Every domain gets its part of one level for the whole gate, so that a project with fifty domains
+does not reject every second candidate by luck.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import exp, fsum, lgamma, log, log1p, sqrt
+from statistics import NormalDist
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptd.publishing.card import GateOutcome
+from adaptd.records import SOURCE
+from adaptd.settings import GateSettings
+
+LEVEL = 0.05
+"""The chance of rejecting, over all domains, a candidate that is as good as the promoted version."""
+
+Predictions = NDArray[np.int64]
+Kind = Literal["test", "memory", "estimate"]
+
+_WORDS = {"test": "measured accuracy", "memory": "agreement with its memory", "estimate": "estimated accuracy"}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Promoted and candidate on the same images of one domain.
+
+    Args:
+        domain: its name; the first comparison of all is the source's.
+        kind: test: true labels; memory: pseudo-labels kept with it; estimate: no labels, but two estimated accuracies.
+        candidate: predicted classes, [n].
+        promoted: likewise; None while nothing is promoted.
+        labels: [n], for test and memory.
+        estimates: of the promoted version and of the candidate, for estimate.
+        nonfinite: images on which the candidate answers NaN or infinity.
+    """
+
+    domain: str
+    kind: Kind
+    candidate: Predictions
+    promoted: Predictions | None = None
+    labels: Predictions | None = None
+    estimates: tuple[float, float] | None = None
+    nonfinite: int = 0
+
+    def __post_init__(self) -> None:
+        lengths = {len(array) for array in (self.candidate, self.promoted, self.labels) if array is not None}
+        if len(lengths) != 1 or lengths == {0}:
+            raise ValueError(f"predictions and labels on {self.domain} must be of the same images, at least one")
+        if self.promoted is not None and (self.labels if self.kind != "estimate" else self.estimates) is None:
+            raise ValueError(f"a comparison of kind {self.kind} on {self.domain} needs its labels or estimates")
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """What a comparison comes to."""
+
+    n: int
+    before: float
+    after: float
+    negative: int | None = None
+    positive: int | None = None
+
+    @property
+    def drop(self) -> float:
+        return self.before - self.after
+
+    def is_significant(self, level: float) -> bool:
+        """Whether the drop is more than chance."""
+        if self.negative is not None and self.positive is not None:
+            return _binomial_tail(self.negative + self.positive, 0.5, self.negative) <= level
+        error = sqrt((self.before * (1 - self.before) + self.after * (1 - self.after)) / self.n)
+        return self.drop > NormalDist().inv_cdf(1 - level) * error
+
+
+def judge(comparisons: Sequence[Comparison], settings: GateSettings, classes: Sequence[str]) -> GateOutcome:
+    """Decide on a candidate.
+
+    Args:
+        comparisons: the source's test set first, then every older domain: its test set where it has one, else both its
+            memory and its estimate. The domain just learnt is not among them: it may hold only some of the classes.
+        settings: the tolerances.
+        classes: their names, for the reasons.
+    """
+    if not comparisons or comparisons[0].kind != "test":
+        raise ValueError("the gate needs the source's test set first")
+    level = LEVEL / len({comparison.domain for comparison in comparisons})
+    figures = {f"{each.domain} ({each.kind})": _figures(each) for each in comparisons}
+    against: list[str] = []
+    for number, comparison in enumerate(comparisons):
+        tolerance = settings.max_source_drop if number == 0 else settings.max_domain_drop
+        against += _objections(comparison, settings, tolerance, level)
+        against += _collapsed(comparison, settings.min_class_share, classes)
+    if against:
+        return GateOutcome(passed=False, reasons=tuple(against), figures=figures)
+    if all(comparison.promoted is None for comparison in comparisons):
+        return GateOutcome(passed=True, reasons=("It is the first version: nothing was promoted before.",), figures=figures)
+    return GateOutcome(passed=True, reasons=tuple(map(_in_words, comparisons)), figures=figures)
+
+
+def _objections(comparison: Comparison, settings: GateSettings, tolerance: float, level: float) -> Iterator[str]:
+    """A sentence for each thing that speaks against the candidate."""
+    if comparison.nonfinite:
+        yield (
+            f"On {_place(comparison)}, the candidate answers NaN or infinity to {comparison.nonfinite} of "
+            f"{len(comparison.candidate)} images."
+        )
+    if comparison.promoted is None:
+        return
+    scores = _score(comparison)
+    if scores.drop > tolerance and scores.is_significant(level):
+        yield f"{_in_words(comparison)[:-1]}: a drop of {scores.drop:.1%}, allowed are {tolerance:.1%}."
+    if comparison.kind == "test" and scores.negative is not None:
+        rate = scores.negative / scores.n
+        limit = settings.max_negative_flips
+        if rate > limit and _binomial_tail(scores.n, limit, scores.negative) <= level:
+            yield (
+                f"On {_place(comparison)}, {scores.negative} of {scores.n} images were right before and are wrong now "
+                f"({rate:.1%}, allowed are {limit:.1%})."
+            )
+
+
+def _collapsed(comparison: Comparison, share: float, classes: Sequence[str]) -> Iterator[str]:
+    """Classes that are predicted less than `share` of their usual rate on the same images.
+
+    Usual is what the promoted version predicts, but no more than there really are where labels tell: to stop calling
+    things by a wrong name is no collapse. A class counts from 1 / share images on: with fewer, less than that share of
+    them would be less than one image.
+    """
+    if comparison.promoted is None:
+        return
+    known = [array for array in (comparison.promoted, comparison.labels) if array is not None]
+    usual = np.min([np.bincount(array, minlength=len(classes)) for array in known], axis=0)
+    now = np.bincount(comparison.candidate, minlength=len(classes))
+    for number, name in enumerate(classes):
+        if now[number] < share * usual[number] and share * usual[number] >= 1:
+            yield (
+                f"On {_place(comparison)}, class {name} collapsed: predicted for {now[number]} images, usual are {usual[number]}."
+            )
+
+
+def _score(comparison: Comparison) -> _Scores:
+    n = len(comparison.candidate)
+    if comparison.kind == "estimate":
+        assert comparison.estimates is not None
+        return _Scores(n, *comparison.estimates)
+    assert comparison.promoted is not None
+    assert comparison.labels is not None
+    before, after = (np.equal(array, comparison.labels) for array in (comparison.promoted, comparison.candidate))
+    negative, positive = int((before & ~after).sum()), int((after & ~before).sum())
+    return _Scores(n, float(before.mean()), float(after.mean()), negative, positive)
+
+
+def _figures(comparison: Comparison) -> dict[str, Any]:
+    if comparison.promoted is None:
+        return {"n": len(comparison.candidate), "nonfinite": comparison.nonfinite}
+    scores = _score(comparison)
+    return {
+        "n": scores.n,
+        "promoted": scores.before,
+        "candidate": scores.after,
+        "negative_flips": scores.negative,
+        "positive_flips": scores.positive,
+        "nonfinite": comparison.nonfinite,
+    }
+
+
+def _in_words(comparison: Comparison) -> str:
+    if comparison.promoted is None:
+        return f"On {_place(comparison)}, there is nothing to compare with."
+    scores = _score(comparison)
+    return (
+        f"On {_place(comparison)}, {_WORDS[comparison.kind]} went from {scores.before:.1%} to {scores.after:.1%} "
+        f"on {scores.n} images."
+    )
+
+
+def _place(comparison: Comparison) -> str:
+    return "the source" if comparison.domain == SOURCE else f"domain {comparison.domain}"
+
+
+def _binomial_tail(n: int, p: float, k: int) -> float:
+    """P[X ≥ k] for X of n with chance p; in logarithms, since thousands of images leave the range of floats."""
+    if k <= 0 or p in {0, 1}:
+        return 1.0 if k <= 0 else p
+    full = lgamma(n + 1) + n * log1p(-p)
+    odds = log(p) - log1p(-p)
+    return min(1.0, fsum(exp(full - lgamma(i + 1) - lgamma(n - i + 1) + i * odds) for i in range(k, n + 1)))

@@ -1,0 +1,171 @@
+"""Exported files against the models they come from, on real images; and wrong files, which must not pass."""
+
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import numpy_helper
+
+from adaptd.errors import ExportFailed, ParityFailed
+from adaptd.learning.backbones import build_classifier
+from adaptd.publishing.export import Exporter, export_onnx, export_proven
+from adaptd.publishing.parity import TIE, _count_unequal, check_parity
+from adaptd.publishing.session import open_session, run_session
+from adaptd.settings import ExportSettings, ModelSettings
+
+DOMAINS = ("synnum", "mnist", "usps", "svhn")
+
+
+@pytest.mark.parametrize("exporter", list(Exporter))
+@pytest.mark.parametrize(("backbone", "count"), [("lenet5", 1500), ("lenet", 500)])
+def test_small_backbones_answer_as_in_torch(tmp_path, digits, trained, facts, backbone, count, exporter):
+    """On thousands of real images of four domains, at several batch sizes, each exporter's file is the model."""
+    images = {domain: digits(domain, count) for domain in DOMAINS}
+    model = trained(backbone, images["synnum"])
+    export_onnx(model, tmp_path / "model.onnx", 18, facts(), exporter)
+    parity = check_parity(model, tmp_path / "model.onnx", images, 1e-4, exporter, images_per_domain=1500)
+    assert parity.images == dict.fromkeys(DOMAINS, count)
+    assert parity.max_error < 1e-5
+    assert parity.equal_argmax + parity.ties / sum(parity.images.values()) == 1
+
+
+@pytest.mark.parametrize(("backbone", "count"), [("resnet18", 300), ("mobilenet_v2", 300)])
+def test_large_backbones_answer_as_in_torch(tmp_path, digits, trained, facts, backbone, count):
+    """The same for networks with BatchNorm, whose running statistics have moved, with the exporter that is tried first."""
+    images = {domain: digits(domain, count) for domain in DOMAINS}
+    model = trained(backbone, images["synnum"])
+    assert model.training
+    parity = export_proven(model, tmp_path / "model.onnx", ExportSettings(), facts(), images)
+    assert model.training
+    assert parity.exporter == "torchscript"
+    assert sum(parity.images.values()) >= 1000
+    assert parity.max_error < 1e-4
+    assert parity.equal_argmax + parity.ties / 1200 == 1
+
+
+def test_the_file_is_described_and_alone(tmp_path, digits, trained, facts):
+    """One file with uint8 images of any number in, two outputs, the facts in its metadata, and no path of ours."""
+    images = digits("mnist", 160)
+    for exporter in Exporter:
+        folder = tmp_path / exporter
+        folder.mkdir()
+        export_onnx(trained("lenet5", images), folder / "model.onnx", 18, facts(), exporter)
+        assert [path.name for path in folder.iterdir()] == ["model.onnx"]
+        session = open_session(folder / "model.onnx")
+        (given,) = session.get_inputs()
+        assert (given.name, given.type, given.shape) == ("images", "tensor(uint8)", ["N", 3, 32, 32])
+        assert [(out.name, out.shape) for out in session.get_outputs()] == [("logits", ["N", 10]), ("probabilities", ["N", 10])]
+        found = session.get_modelmeta().custom_metadata_map
+        assert found == facts().to_metadata() | {"adaptd.exporter": str(exporter)}
+        assert found["adaptd.classes"] == '["0","1","2","3","4","5","6","7","8","9"]'
+        assert found["adaptd.preprocessing"] == '{"image_size":32,"resize":"stretch-bilinear"}'
+        assert b"site-packages" not in (folder / "model.onnx").read_bytes()
+        assert b"projector" not in (folder / "model.onnx").read_bytes()
+        assert run_session(session, images.pixels[:5])[1].sum(axis=1) == pytest.approx(np.ones(5), abs=1e-5)
+
+
+def test_the_same_model_gives_the_same_bytes(tmp_path, digits, trained, facts):
+    """Exporting again, as after a kill, gives the hash that was committed."""
+    model = trained("lenet5", digits("mnist", 160))
+    for name in ("one.onnx", "two.onnx"):
+        export_onnx(model, tmp_path / name, 18, facts())
+    assert (tmp_path / "one.onnx").read_bytes() == (tmp_path / "two.onnx").read_bytes()
+
+
+def swap_two_classes(path):
+    """Break a file as an exporter might: two rows of the classifier change places."""
+    proto = onnx.load(path)
+    weight = next(tensor for tensor in proto.graph.initializer if tensor.name.endswith("classifier.weight"))
+    rows = numpy_helper.to_array(weight).copy()
+    rows[[3, 4]] = rows[[4, 3]]
+    weight.CopyFrom(numpy_helper.from_array(rows, weight.name))
+    onnx.save(proto, path)
+
+
+def test_a_broken_export_is_refused(tmp_path, digits, trained, facts):
+    """Two swapped rows of the classifier are found, with figures."""
+    images = {"mnist": digits("mnist", 300)}
+    model = trained("lenet5", images["mnist"])
+    export_onnx(model, tmp_path / "model.onnx", 18, facts())
+    swap_two_classes(tmp_path / "model.onnx")
+    with pytest.raises(ParityFailed, match=r"on 300 images its probabilities are off by up to .* images get another class"):
+        check_parity(model, tmp_path / "model.onnx", images, 1e-4, "torchscript")
+
+
+def test_weights_in_other_files_are_refused(tmp_path, digits, trained, facts):
+    """A file that refers to another one is not a version."""
+    model = trained("lenet5", digits("mnist", 160))
+    export_onnx(model, tmp_path / "whole.onnx", 18, facts())
+    onnx.save(onnx.load(tmp_path / "whole.onnx"), tmp_path / "model.onnx", save_as_external_data=True, size_threshold=0)
+    with pytest.raises(ParityFailed, match="keeps weights in other files"):
+        check_parity(model, tmp_path / "model.onnx", {"mnist": digits("mnist", 10)}, 1e-4, "dynamo")
+
+
+def test_a_frozen_batch_is_refused(tmp_path, digits, trained, facts):
+    """A file that takes one image at a time only is not a version."""
+    model = trained("lenet5", digits("mnist", 160))
+    export_onnx(model, tmp_path / "model.onnx", 18, facts())
+    proto = onnx.load(tmp_path / "model.onnx")
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    onnx.save(proto, tmp_path / "model.onnx")
+    with pytest.raises(ParityFailed, match="fixed batch"):
+        check_parity(model, tmp_path / "model.onnx", {"mnist": digits("mnist", 10)}, 1e-4, "dynamo")
+
+
+def test_models_that_answer_nan_are_refused(tmp_path, digits, trained, facts):
+    """Torch and ONNX Runtime agreeing on NaN proves nothing."""
+    images = digits("mnist", 160)
+    model = trained("lenet5", images)
+    with torch.no_grad():
+        model.classifier.bias[2] = float("nan")
+    with pytest.raises(ParityFailed, match="NaN"):
+        export_proven(model, tmp_path / "model.onnx", ExportSettings(), facts(), {"mnist": images})
+
+
+def test_the_other_exporter_steps_in(tmp_path, digits, trained, facts):
+    """An opset that tracing cannot write comes from dynamo, and the record says so."""
+    images = digits("mnist", 160)
+    parity = export_proven(
+        trained("lenet5", images), tmp_path / "model.onnx", ExportSettings(opset=24), facts(), {"mnist": images}
+    )
+    assert parity.exporter == "dynamo"
+    assert onnx.load(tmp_path / "model.onnx").opset_import[0].version == 24
+
+
+def test_an_opset_nobody_writes_is_explained(tmp_path, facts):
+    """Both exporters fail, and the message names the setting."""
+    model = build_classifier(ModelSettings(backbone="lenet5", image_size=32, classes=("a", "b")))
+    for exporter in Exporter:
+        with pytest.raises(ExportFailed, match=r"change \[export\] opset"):
+            export_onnx(model, tmp_path / "model.onnx", 99, facts(), exporter)
+
+
+def test_only_real_ties_are_excused():
+    """A class torch finds as good, within rounding, may win; one it finds clearly worse may not."""
+    truth = np.array([[[0.5, 0.5 - TIE / 2, TIE / 2]], [[0.5, 0.4999, 0.0001]], [[0.6, 0.3, 0.1]]], dtype=np.float32)
+    answers = truth[:, :, [1, 0, 2]]
+    answers[2] = truth[2]
+    assert _count_unequal(truth, answers, TIE) == (1, 1)
+
+
+def test_exporting_says_nothing(tmp_path):
+    """Neither exporter writes to the terminal; what they say is in the debug log."""
+    program = (
+        "import logging, sys\nfrom pathlib import Path\nfrom datetime import datetime\n"
+        "from adaptd.learning.backbones import build_classifier\nfrom adaptd.settings import ModelSettings\n"
+        "from adaptd.library.preprocessing import Preprocessing\nfrom adaptd.errors import ExportFailed\n"
+        "from adaptd.publishing.card import Facts\nfrom adaptd.publishing.export import Exporter, export_onnx\n"
+        "said = []\nlogger = logging.getLogger('adaptd.publishing.export')\nlogger.setLevel(10)\nlogger.propagate = False\n"
+        "logger.addHandler(type('H', (logging.Handler,), {'emit': lambda self, record: said.append(record)})())\n"
+        "facts = Facts(model='m', version=1, episode=0, domain='source', created_at=datetime(2026, 1, 1), backbone='lenet5',\n"
+        "  classes=('a', 'b'), preprocessing=Preprocessing(32), weights_sha256='', config_hash='')\n"
+        "model = build_classifier(ModelSettings(backbone='lenet5', image_size=32, classes=('a', 'b')))\n"
+        "for exporter in Exporter: export_onnx(model, Path('m.onnx'), 18, facts, exporter)\n"
+        "try: export_onnx(model, Path('m.onnx'), 99, facts)\nexcept ExportFailed: pass\n"
+        "assert said\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
