@@ -6,7 +6,7 @@ from pathlib import Path
 from adaptd.daemon.care.view import Finding, View
 from adaptd.daemon.layout import Layout
 from adaptd.library.folders import printable
-from adaptd.records import EpisodeState
+from adaptd.records import EpisodeState, VersionState
 
 OPEN = (EpisodeState.QUEUED, EpisodeState.TRAINING)
 
@@ -26,9 +26,17 @@ def find_leftovers(view: View, layout: Layout) -> tuple[Path, ...]:
     What no episode in the store accounts for stays: a database that was restored from a backup may have forgotten it.
     """
     state = layout.state
-    patterns = ("cache/.*", "memory/.*", "weights/.*", "domains/*/.claiming-*", "staging/*", "backups/*.part")
+    patterns = ("cache/.*", "memory/.*", "weights/.*", "domains/*/.claiming-*", "backups/*.part")
     found = [path for pattern in patterns for path in state.glob(pattern)]
-    return tuple(sorted([*found, *_checkpoints(view, layout), *_of_episodes(view, layout)]))
+    return tuple(sorted([*found, *_staged(view, layout), *_checkpoints(view, layout), *_of_episodes(view, layout)]))
+
+
+def _staged(view: View, layout: Layout) -> Iterator[Path]:
+    """Versions in staging that were never committed; a promoted one may wait there to be published."""
+    promoted = {version.model_path for version in view.versions if version.state is VersionState.PROMOTED}
+    for path in layout.staging.glob("*/*"):
+        if str(path.relative_to(layout.staging)) not in promoted:
+            yield path
 
 
 def _checkpoints(view: View, layout: Layout) -> Iterator[Path]:

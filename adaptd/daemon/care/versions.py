@@ -1,17 +1,17 @@
 """I3 and I6: the chain of versions, and that every file is what its row says. What the models answer was proven before."""
 
 import hashlib
-import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from adaptd.daemon.care.view import Finding, View
 from adaptd.daemon.layout import Layout
-from adaptd.library.folders import printable
+from adaptd.errors import VersionDamaged
+from adaptd.publishing.repository import Repository
+from adaptd.publishing.triton import MODEL_FILE
 from adaptd.records import EpisodeState, Version, VersionState
 
-MODEL_FILE, CARD_FILE = "model.onnx", "card.json"
 CHAIN = (VersionState.PROMOTED, VersionState.RETIRED)
 BACKUP = "restore the file from a backup"
 ROLL_BACK = "restore the folder from a backup, or `adaptd rollback` to a version that is whole"
@@ -51,48 +51,49 @@ def check_chain(view: View) -> Iterator[Finding]:
         yield Finding("I3", f"versions are not numbered 1 … {len(numbers)} without a gap", repair)
 
 
-def check_models(view: View, models: Path, name: str, *, every: bool) -> Iterator[Finding]:
+def check_models(view: View, layout: Layout, models: Path, name: str, *, every: bool) -> Iterator[Finding]:
     """I3: published models are what was proven, with their cards, and load; nothing else stands among them.
 
     Args:
         view: what the store says.
+        layout: the state folder, where versions wait that were committed and not yet published.
         models: the model repository.
         name: the model's name in it.
         every: load every model, not only the newest: what has its hash was loaded when it was published.
     """
     published = [v for v in view.versions if v.state is VersionState.PROMOTED and v.model_path is not None]
     for version in published:
-        problem = _check_model(version, models, loads=every or version is published[-1])
-        if problem is not None:
+        repository = Repository(models, Path(version.model_path or "").parts[0], layout.staging)
+        if is_staged(repository, version):
+            continue
+        try:
+            repository.verify(version.version, version.model_sha256)
+            if every or version is published[-1]:
+                _load(repository.folder / str(version.version) / MODEL_FILE)
+        except VersionDamaged as problem:
             yield Finding("I3", f"version {version.version}: {problem}", ROLL_BACK)
-    known = {models / (version.model_path or "") for version in published}
-    for path in sorted((models / name).glob("[0-9]*")):
-        if path not in known:
-            fact = f"{printable(path)} is of no promoted version, and whoever reads the repository would serve it"
+    repository, known = Repository(models, name, layout.staging), {version.version for version in published}
+    for found in repository.list_versions():
+        if found.version not in known:
+            fact = f"{found.folder} is of no promoted version, and whoever reads the repository would serve it"
             yield Finding("I3", fact, "start the daemon, which finishes what was interrupted; else move the folder away")
+    for sentence in repository.list_odd():
+        fact, _, repair = sentence.rpartition(": ")
+        yield Finding("I3", fact, repair)
 
 
-def _check_model(version: Version, models: Path, *, loads: bool) -> str | None:
-    folder = models / (version.model_path or "")
-    model, card = folder / MODEL_FILE, folder / CARD_FILE
-    found = _sha256(model)
-    if found is None:
-        return f"{model} is missing"
-    if found != version.model_sha256:
-        return f"{model} is damaged, its SHA-256 is {found[:12]}…"
-    try:
-        said = json.loads(card.read_bytes())
-        if not isinstance(said, dict) or said.get("model_sha256", found) != found:
-            return f"{card} is of another model"
-    except (OSError, ValueError) as problem:
-        return f"{card} cannot be read ({problem})"
-    if loads:
-        # Only where there is a model to load: ONNX Runtime takes a third of a second.
-        from adaptd.publishing.loading import loads_in_onnxruntime  # noqa: PLC0415
+def is_staged(repository: Repository, version: Version) -> bool:
+    """Whether a version was committed and still waits to be published: the row comes first, and the daemon finishes it."""
+    if (repository.folder / str(version.version)).exists():
+        return False
+    return _sha256(repository.staging / str(version.version) / MODEL_FILE) == version.model_sha256
 
-        if (reason := loads_in_onnxruntime(model)) is not None:
-            return f"{model} does not load in ONNX Runtime: {reason}"
-    return None
+
+def _load(model: Path) -> None:
+    # Only where there is a model to load: ONNX Runtime takes a third of a second.
+    from adaptd.publishing.session import open_session  # noqa: PLC0415
+
+    open_session(model, threads=1)
 
 
 def _sha256(path: Path) -> str | None:

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from adaptd.daemon.layout import Layout
 from adaptd.library.cache import write_cache
 from adaptd.library.imageset import ImageSet
 from adaptd.library.preprocessing import Preprocessing
+from adaptd.publishing.card import Card, GateOutcome, Parity
+from adaptd.publishing.repository import Repository
 from adaptd.records import Accuracy, AccuracyKind, DomainState, MemoryItem, NewImage, Split, VersionState
 from adaptd.store import NewDrop, NewEpisode, NewVersion, Store, Transaction
 from adaptd.store.migrate import upgrade
@@ -136,8 +139,7 @@ def _fill_versions(tx: Transaction, kept: Kept) -> None:
         digest = hashlib.sha256(weights.read_bytes()).hexdigest()
         parent = None if key == 1 else 1
         tx.versions.add(NewVersion(parent, episode.id, ("a", "b"), layout.relative(weights), digest))
-        folder = kept.root / "models" / "shop" / str(key)
-        tx.versions.set_model(key, f"shop/{key}", _publish(folder))
+        tx.versions.set_model(key, f"shop/{key}", _publish(kept, key))
         tx.versions.set_state(key, VersionState.PROMOTED, {"passed": True, "reasons": ["source lost nothing"]})
         tx.events.add("episode-done", f"episode {key - 1} gave version {key}", domain_id=domain.id)
     tx.accuracies.record(Accuracy(1, 1, AccuracyKind.MEASURED, 0.75, 4, correct=3))
@@ -146,14 +148,33 @@ def _fill_versions(tx: Transaction, kept: Kept) -> None:
     tx.accuracies.record(Accuracy(1, 2, AccuracyKind.ESTIMATED, 0.4, 2, estimator="atc"))
 
 
-def _publish(folder: Path) -> str:
-    """A real, tiny ONNX model with a card."""
+def _publish(kept: Kept, version: int) -> str:
+    """A real, tiny ONNX model with a real card, published as the daemon does."""
     from onnx import TensorProto, helper
 
-    folder.mkdir(parents=True)
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", ends[:1], ends[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-    (folder / "model.onnx").write_bytes(model.SerializeToString())
-    (folder / "card.json").write_text('{"schema": "adaptd.card/1"}')
-    return hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest()
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10).SerializeToString()
+    digest = hashlib.sha256(model).hexdigest()
+    card = Card(
+        model="shop",
+        version=version,
+        episode=version - 1,
+        domain="night",
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        backbone="lenet5",
+        classes=("a", "b"),
+        preprocessing=Preprocessing(SIZE),
+        weights_sha256="0" * 64,
+        config_hash="0" * 64,
+        gate=GateOutcome(passed=True, reasons=()),
+        parity=Parity(exporter="x", max_error=0, equal_argmax=1, ties=0, tolerance=1, images={}),
+        model_sha256=digest,
+        versions={},
+    )
+    repository = Repository(kept.root / "models", "shop", kept.state / "staging")
+    folder = repository.prepare(version)
+    (folder / "model.onnx").write_bytes(model)
+    (folder / "card.json").write_text(card.to_text())
+    repository.publish(version, digest)
+    return digest

@@ -46,7 +46,7 @@ def test_leftovers_and_old_backups(kept, adaptd):
     before = tree(kept.state)
     (kept.state / "cache" / ".unfinished-1").mkdir()
     (kept.state / "cache" / ".unfinished-1" / "pixels.u8").write_bytes(b"x" * 100_000)
-    (kept.state / "staging" / "7").mkdir(parents=True)
+    (kept.state / "staging" / "shop" / "7").mkdir(parents=True)
     names = [f"adaptd-{revision}-20260101T00000{n}000000Z.db" for n, revision in enumerate(["0002", "0001"] * 3 + ["0001"])]
     for name in names:
         (kept.state / "backups" / name).write_bytes(b"x")
@@ -55,17 +55,17 @@ def test_leftovers_and_old_backups(kept, adaptd):
     assert [item["kind"] for item in document["candidates"]] == ["leftover", "leftover", "backup", "backup"]
     run = adaptd("--project", kept.root, "gc", "--yes")
     assert (run.returncode, "freed" in run.stderr) == (0, True)
-    assert tree(kept.state) == before | {"staging"} | {f"backups/{name}" for name in names[2:]}
+    assert tree(kept.state) == before | {f"backups/{name}" for name in names[2:]}
 
 
 @pytest.mark.parametrize("words", [["--dry-run"], []])
 def test_without_a_yes_nothing_goes(kept, adaptd, words):
     """A dry run only shows; without a terminal to ask at, --yes is needed."""
-    stray = kept.state / "staging" / "7"
+    stray = kept.state / "staging" / "shop" / "7"
     stray.mkdir(parents=True)
     run = adaptd("--project", kept.root, "gc", *words, stdin=-3)
     assert (run.returncode, stray.exists()) == (0 if words else 1, True)
-    assert "staging/7" in run.stdout
+    assert "staging/shop/7" in run.stdout
     assert ("give --yes" in run.stderr) is not bool(words)
 
 

@@ -1,6 +1,7 @@
 """`adaptd fsck`: a clean project is clean, and whatever is broken on purpose is found, named, and comes with a repair."""
 
 import fcntl
+import hashlib
 import json
 import shutil
 import sqlite3
@@ -76,10 +77,11 @@ BREAKS = {
         "night: counts 9 images, but has 2",
         lambda k: alter(k, "UPDATE domains SET images = 9 WHERE id = 2"),
     ),
-    "a model is damaged": ("I3", "model.onnx is damaged", lambda k: flip(k.model / "model.onnx")),
-    "a model is lost": ("I3", "model.onnx is missing", lambda k: remove(k.model / "model.onnx")),
-    "a card is lost": ("I3", "card.json cannot be read", lambda k: remove(k.model / "card.json")),
-    "a card is of another": ("I3", "of another model", lambda k: (k.model / "card.json").write_text('{"model_sha256": "0"}')),
+    "a model is damaged": ("I3", "model.onnx is not the file", lambda k: flip(k.model / "model.onnx")),
+    "a model is lost": ("I3", "wrong: model.onnx", lambda k: remove(k.model / "model.onnx")),
+    "a card is lost": ("I3", "wrong: card.json", lambda k: remove(k.model / "card.json")),
+    "a card was changed": ("I3", "card.json is damaged", lambda k: (k.model / "card.json").write_text("{")),
+    "something beside the versions": ("I3", "Triton takes it for version 3", lambda k: touch(k.model.parent / "3.tmp" / "x")),
     "a model nobody promoted": ("I3", "shop/3 is of no promoted", lambda k: touch(k.model.parent / "3" / "model.onnx")),
     "a fork in the chain": ("I3", "version 2 follows version none", lambda k: alter(k, "UPDATE versions SET parent = NULL")),
     "a version too early": (
@@ -105,7 +107,7 @@ BREAKS = {
     "an unfinished cache": ("I7", ".unfinished-1", lambda k: touch(k.state / "cache" / ".unfinished-1" / "pixels.u8")),
     "unfinished weights": ("I7", ".episode-3", lambda k: touch(k.state / "weights" / ".episode-3.safetensors")),
     "a checkpoint without a row": ("I7", "checkpoints/2", lambda k: touch(k.state / "checkpoints" / "2" / "5" / "facts.json")),
-    "a staged version": ("I7", "staging/3", lambda k: touch(k.state / "staging" / "3" / "model.onnx")),
+    "a staged version": ("I7", "staging/shop/3", lambda k: touch(k.state / "staging" / "shop" / "3" / "x")),
     "a claim half copied": ("I7", ".claiming-3", lambda k: touch(k.drop.parent / ".claiming-3" / "x.png")),
 }
 
@@ -143,6 +145,18 @@ def test_a_damaged_database_is_a_finding(kept, adaptd):
     assert (run.returncode, document["clean"], document["findings"][0]["invariant"]) == (1, False, "I5")
 
 
+def test_a_model_that_cannot_be_run(kept):
+    """Its hash is that of the store and its card, but ONNX Runtime has to load it too."""
+    from adaptd.publishing.card import Card, read_card
+
+    (kept.model / "model.onnx").write_bytes(b"no model")
+    digest = hashlib.sha256(b"no model").hexdigest()
+    card = Card(**read_card(kept.model).model_dump() | {"model_sha256": digest})
+    (kept.model / "card.json").write_text(card.to_text())
+    alter(kept, f"UPDATE versions SET model_sha256 = '{digest}' WHERE version = 2")
+    assert ["ONNX Runtime cannot load" in finding.what for finding in check_project(kept.project)] == [True]
+
+
 def test_deep_reads_every_byte(kept):
     """A flipped byte of an original or of a cache is found deeply, and only so."""
     flip(kept.drop / "b.png")
@@ -177,6 +191,14 @@ class TestInMotion:
         assert check_project(kept.project) == ()
         remove(kept.drop / "notes.txt")
         assert [finding.invariant for finding in check_project(kept.project)] == ["I1"]
+
+    def test_a_version_that_waits_to_be_published(self, kept):
+        """The row comes first: what is whole in staging is no finding and no leftover; without it the model is missed."""
+        staged = kept.state / "staging" / "shop" / "2"
+        kept.model.rename(staged)
+        assert check_project(kept.project) == ()
+        remove(staged)
+        assert [finding.invariant for finding in check_project(kept.project)] == ["I3"]
 
     def test_leftovers_are_none_while_somebody_works(self, kept):
         """What a living process is at is not stray."""
