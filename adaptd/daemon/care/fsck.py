@@ -32,9 +32,7 @@ def check_project(project: Project, show: ShowProgress | None = None, pause: Pau
     findings = sorted(_check(project, show), key=lambda finding: finding.invariant)
     if findings and find_holder(project.state) is not None:
         pause(MOTION_SECONDS)
-        again = set(_check(project, None)) | {finding for finding in findings if finding.invariant == "I5"}
-        if show is not None:
-            again |= set(_check_deeply(project, show))
+        again = set(_check(project, show))
         findings = [finding for finding in findings if finding in again]
     return tuple(findings)
 
@@ -62,21 +60,14 @@ def _check(project: Project, show: ShowProgress | None) -> Iterator[Finding]:
     )
     if any(view.images.values()):
         # numpy is loaded only where there are caches to look at.
-        from adaptd.daemon.care.caches import check_caches  # noqa: PLC0415
+        from adaptd.daemon.care.caches import check_caches, check_originals, check_pixels  # noqa: PLC0415
 
         yield from check_caches(view, layout)
+        if show is not None:
+            yield from check_originals(view, layout, show)
+            yield from check_pixels(view, layout, show)
     if find_holder(project.state) is None:
         yield from check_leftovers(view, layout)
-    if show is not None:
-        yield from _check_deeply(project, show)
-
-
-def _check_deeply(project: Project, show: ShowProgress) -> Iterator[Finding]:
-    from adaptd.daemon.care.caches import check_originals, check_pixels  # noqa: PLC0415 (as above)
-
-    view, layout = _read(project), Layout(project.state)
-    yield from check_originals(view, layout, show)
-    yield from check_pixels(view, layout, show)
 
 
 def _read(project: Project) -> View:

@@ -69,6 +69,7 @@ def check_quarantine(view: View, layout: Layout) -> Iterator[Finding]:
 
 def check_twins(view: View) -> Iterator[Finding]:
     """I2: no content twice in a domain, and the counts say so too."""
+    set_aside = Counter(item.domain_id for item in view.quarantine)
     for key, images in view.images.items():
         domain = view.domains[key]
         for sha256, count in Counter(image.sha256 for image in images).items():
@@ -76,7 +77,7 @@ def check_twins(view: View) -> Iterator[Finding]:
                 yield Finding(
                     "I2", f"{domain.name}: image {sha256[:12]}… is there {count} times", "restore the database's backup"
                 )
-        aside = sum(item.domain_id == key for item in view.quarantine)
+        aside = set_aside[key]
         for what, counted, rows in (("images", domain.images, len(images)), ("quarantined", domain.quarantined, aside)):
             if counted != rows:
                 fact = f"{domain.name}: counts {counted} {what}, but has {rows}"
