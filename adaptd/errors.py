@@ -25,6 +25,8 @@ AdaptdError
 │   ├── StoreConflict           a row that must be unique, or must exist, is not
 │   └── StoreUnreachable        cannot be opened or written: permission, disk, network
 ├── ProjectBusy                 another process works on the project
+├── DomainUnknown               there is no domain of that name
+├── NotConfirmed                nobody agreed to what cannot be undone
 ├── Interrupted        exit 128 + signal: 130 after Ctrl-C, 143 after SIGTERM
 ├── PublishError                a version cannot be exported, proven or published
 │   ├── ExportFailed            no exporter can write the model
@@ -164,6 +166,14 @@ class StoreUnreachable(StoreError):
 
 class ProjectBusy(AdaptdError):
     """Another process is working on the project."""
+
+
+class DomainUnknown(AdaptdError):
+    """There is no domain of that name."""
+
+
+class NotConfirmed(AdaptdError):
+    """Nobody agreed to something that cannot be undone."""
 
 
 class Interrupted(AdaptdError):

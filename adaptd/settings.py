@@ -202,6 +202,14 @@ class ExportSettings(Section):
     keep_versions: CountOrZero = Field(0, description="retire older versions beyond this many; 0: keep all")
 
 
+class RetentionSettings(Section):
+    """How much is kept."""
+
+    state_bytes: CountOrZero = Field(
+        0, description="`adaptd gc` deletes the oldest originals of finished domains beyond this size of state; 0: no budget"
+    )
+
+
 class ServingSettings(Section):
     """`adaptd serve`."""
 
@@ -262,6 +270,7 @@ class Settings(Section):
     evaluation: EvaluationSettings = EvaluationSettings()
     gate: GateSettings = GateSettings()
     export: ExportSettings = ExportSettings()
+    retention: RetentionSettings = RetentionSettings()
     serving: ServingSettings = ServingSettings()
     metrics: MetricsSettings = MetricsSettings()
     database: DatabaseSettings = DatabaseSettings()

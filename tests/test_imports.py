@@ -127,7 +127,10 @@ def test_no_pickle_anywhere():
     ] == []
 
 
-@pytest.mark.parametrize("words", [["status"], ["status", "--json"], ["config", "show"], ["version"], ["--help"]])
+@pytest.mark.parametrize(
+    "words",
+    [["status"], ["status", "--json"], ["config", "show"], ["version"], ["--help"], ["gc", "--dry-run"], ["quarantine", "list"]],
+)
 def test_light_commands_load_no_torch(project, words):
     """After the real command, sys.modules has nothing heavy."""
     program = (

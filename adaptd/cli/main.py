@@ -8,7 +8,22 @@ from typing import Annotated
 import typer
 
 from adaptd import __version__
-from adaptd.cli import bench, config, daemon, database, demo, doctor, learning, matrix, project, status
+from adaptd.cli import (
+    bench,
+    collect,
+    config,
+    daemon,
+    database,
+    demo,
+    doctor,
+    explain,
+    fsck,
+    learning,
+    matrix,
+    project,
+    quarantine,
+    status,
+)
 from adaptd.cli.output import print_json
 from adaptd.errors import AdaptdError, ExitCode
 
@@ -28,9 +43,13 @@ app.command("retry")(daemon.retry)
 app.command("cancel")(daemon.cancel)
 app.command("matrix")(matrix.matrix)
 app.command("status")(status.status)
+app.command("explain")(explain.explain)
 app.command("doctor")(doctor.doctor)
+app.command("fsck")(fsck.fsck)
+app.command("gc")(collect.gc)
 app.command("bench")(bench.bench)
 app.command("demo")(demo.demo)
+app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(config.app, name="config")
 app.add_typer(database.app, name="db")
 

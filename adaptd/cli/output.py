@@ -1,6 +1,7 @@
 """How commands print: JSON with its schema's name, or rich renderables that behave off a terminal."""
 
 import json
+import unicodedata
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,9 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+"""Kinds of characters that are not seen, and change what is."""
 
 
 def print_json(schema: str, document: Mapping[str, Any]) -> None:
@@ -20,3 +24,12 @@ def make_console() -> "Console":
     from rich.console import Console
 
     return Console(highlight=False)
+
+
+def one_line(text: str) -> str:
+    """Text from outside as a terminal may see it: line breaks, control characters and marks of direction as escapes."""
+    return "".join(_escape(sign) if unicodedata.category(sign) in HIDDEN else sign for sign in text)
+
+
+def _escape(sign: str) -> str:
+    return sign.encode("unicode_escape", "surrogatepass").decode("ascii")

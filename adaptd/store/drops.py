@@ -81,6 +81,14 @@ class Drops(Repository):
         self._connection.execute(update(drops).where(*mine).values(crashes=drops.c.crashes + 1))
         return self._connection.execute(select(func.max(drops.c.crashes)).where(*mine)).scalar() or 0
 
+    def take_out(self, drop_id: int) -> None:
+        """One of its files is not kept any more: it was given back, or deleted."""
+        self._connection.execute(update(drops).where(drops.c.id == drop_id, drops.c.files > 0).values(files=drops.c.files - 1))
+
+    def forget_originals(self, drop_id: int, batch: int) -> None:
+        """No file of it is kept from now on; `batch` says what came of it, 0 where nothing did."""
+        self._connection.execute(update(drops).where(drops.c.id == drop_id).values(files=0, size_bytes=0, batch=batch))
+
 
 class Pauses(Repository):
     """What is not to be trained for now: domains by name, or everything."""

@@ -8,6 +8,7 @@ from adaptd.records import (
     AccuracyKind,
     DomainState,
     EpisodeState,
+    ImageState,
     MemoryItem,
     NewImage,
     Progress,
@@ -187,6 +188,24 @@ def test_drops_wait_until_they_are_in_a_batch_and_can_be_given_back(store):
         assert tx.drops.give_back(one, 1) == 2
         waiting = tx.drops.list_waiting(one)
         assert [(drop.accepted, drop.duplicates, drop.crashes) for drop in waiting] == [(1, 1, 0), (0, 0, 0)]
+
+
+def test_originals_can_be_forgotten(store):
+    """A drop counts the files it keeps; what was accepted stays known, and images say that their bytes are gone."""
+    with store.writing() as tx:
+        domain = add_domain(tx)
+        drop = tx.drops.add(NewDrop(domain, 1, "domains/1/1", "camera-7", "0" * 64, 2, 9)).id
+        tx.drops.take_in([drop], 1)
+        tx.drops.count(drop, accepted=1, duplicates=0)
+        tx.images.add_many(domain, [image("a"), image("b", batch=2)])
+        tx.drops.take_out(drop)
+        assert tx.drops.get(drop).files == 1
+        tx.drops.forget_originals(drop, 1)
+        tx.drops.take_out(drop)
+        tx.images.forget_originals(domain, 1)
+        kept = tx.drops.get(drop)
+        assert (kept.files, kept.size_bytes, kept.accepted, kept.batch) == (0, 0, 1, 1)
+        assert [item.state for item in tx.images.list_for(domain)] == [ImageState.REMOVED, ImageState.ACCEPTED]
 
 
 def test_pauses_are_by_scope(store):

@@ -1,0 +1,116 @@
+"""`adaptd gc`: what may be deleted and how much it frees; deleting it once a person has said so."""
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adaptd.cli.output import one_line, print_json
+from adaptd.cli.project import open_project, open_store
+from adaptd.errors import NotConfirmed
+
+if TYPE_CHECKING:
+    from adaptd.config import Project
+    from adaptd.daemon.care.collect import Candidate, Wish
+    from adaptd.store import Store
+
+
+def gc(
+    context: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show; works while the daemon does.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
+    originals: Annotated[
+        bool, typer.Option("--originals", help="Also original files of finished batches: they are only needed to decode again.")
+    ] = False,
+    rejected: Annotated[
+        bool, typer.Option("--rejected", help="Also weights of rejected versions before the promoted one.")
+    ] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Also images of failed and cancelled domains.")] = False,
+    budget: Annotated[
+        int | None,
+        typer.Option(metavar="BYTES", min=0, help="Also the oldest originals beyond this size; default: retention.state_bytes."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+) -> None:
+    """Show what may be deleted in the state folder and why, ask, and delete it."""
+    from adaptd.daemon.care.collect import Wish
+    from adaptd.daemon.lock import hold_project
+
+    project = open_project(context)
+    wish = Wish(originals, rejected, failed, project.settings.retention.state_bytes if budget is None else budget)
+    with open_store(project) as store:
+        with nullcontext() if dry_run else hold_project(project.state, "gc"):
+            candidates = _plan(project, store, wish)
+        _show(project, candidates, as_json)
+        if dry_run or not candidates:
+            return
+        confirm("delete all of this", yes)
+        # The lock is not held while a person thinks: what has changed since is looked at again.
+        with hold_project(project.state, "gc"):
+            shown = {candidate.paths for candidate in candidates}
+            _delete(store, [candidate for candidate in _plan(project, store, wish) if candidate.paths in shown])
+
+
+def confirm(what: str, yes: bool) -> None:
+    """Go on only with --yes, or where a person at a terminal agrees."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise NotConfirmed(f"nobody is here to ask, so nothing was done: give --yes to {what}")
+    if not typer.confirm(f"{what}?", err=True):
+        raise NotConfirmed("nothing was done")
+
+
+def human(size_bytes: int) -> str:
+    """A size for people."""
+    value, units = float(size_bytes), ["B", "kB", "MB", "GB", "TB"]
+    while value >= 1000 and len(units) > 1:
+        value /= 1000
+        units.pop(0)
+    return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"
+
+
+def _plan(project: "Project", store: "Store", wish: "Wish") -> "tuple[Candidate, ...]":
+    from adaptd.daemon.care.collect import plan
+    from adaptd.daemon.care.view import View
+
+    with store.reading() as tx:
+        view = View.read(tx, with_images=False)
+    return plan(view, project, wish)
+
+
+def _delete(store: "Store", candidates: "list[Candidate]") -> None:
+    from adaptd.daemon.care.collect import delete
+
+    delete(store, candidates)
+    typer.echo(f"deleted, {human(sum(candidate.size_bytes for candidate in candidates))} freed", err=True)
+
+
+def _show(project: "Project", candidates: "tuple[Candidate, ...]", as_json: bool) -> None:
+    total = sum(candidate.size_bytes for candidate in candidates)
+    if as_json:
+        items = [
+            {
+                "kind": candidate.kind,
+                "paths": [_inside(project.state, path) for path in candidate.paths],
+                "size_bytes": candidate.size_bytes,
+                "reason": candidate.reason,
+            }
+            for candidate in candidates
+        ]
+        print_json("adaptd.gc/1", {"size_bytes": total, "candidates": items})
+        return
+    for candidate in candidates:
+        where = ", ".join(_inside(project.state, path) for path in candidate.paths)
+        typer.echo(
+            f"{human(candidate.size_bytes):>9}  {candidate.kind:10} {one_line(where)}\n{'':23}{one_line(candidate.reason)}"
+        )
+    typer.echo(f"{human(total)} can be freed" if candidates else "nothing to delete")
+
+
+def _inside(state: Path, path: Path) -> str:
+    from adaptd.library.folders import printable
+
+    return printable(path.relative_to(state))

@@ -1,0 +1,88 @@
+"""`adaptd explain DOMAIN`: the whole story of one domain, for a person. Works while the daemon is stopped."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from adaptd.cli.collect import human
+from adaptd.cli.output import one_line, print_json
+from adaptd.cli.project import open_project, open_store
+from adaptd.errors import DomainUnknown
+
+
+def explain(
+    context: typer.Context,
+    domain: Annotated[str, typer.Argument(metavar="DOMAIN", help="Its name; `adaptd status` lists them.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+) -> None:
+    """Tell when a domain came, what was rejected and why, its episodes and versions, and what they did to R."""
+    from adaptd.observe.explain import SCHEMA, build_explanation
+
+    project = open_project(context)
+    try:
+        with open_store(project) as store, store.reading() as tx:
+            document = build_explanation(tx, domain)
+    except DomainUnknown:
+        if "/" not in domain and not domain.startswith(".") and (project.inbox / domain).is_dir():
+            raise DomainUnknown(f"{domain} lies in the inbox and was not taken yet: start `adaptd run`, or wait") from None
+        raise
+    if as_json:
+        print_json(SCHEMA, document)
+    else:
+        for line in _tell(document):
+            typer.echo(one_line(line))
+
+
+def _tell(story: dict[str, Any]) -> Iterator[str]:
+    because = f": {story['reason']}" if story["reason"] else ""
+    yield f"{story['domain']} came {story['came_at']}, is {story['state']}{because}"
+    yield f"  {story['images']:,} images, {story['memory']:,} kept in memory"
+    for pause in story["paused"]:
+        what = "everything" if pause["scope"] == "*" else "this domain"
+        yield f"  paused since {pause['at']} ({what}): {pause['reason']}"
+    for drop in story["drops"]:
+        yield _drop(drop)
+    for group in story["rejected"]:
+        more = ", …" if group["count"] > len(group["names"]) else ""
+        yield f"  rejected: {group['count']:,} {group['reason']} ({', '.join(group['names'])}{more})"
+    for episode in story["episodes"]:
+        yield from _episode(episode)
+    if story["events"]:
+        yield "timeline"
+    for event in story["events"]:
+        yield f"  {event['at']}  {event['kind']}: {event['message']}"
+
+
+def _drop(drop: dict[str, Any]) -> str:
+    size = f"{drop['files']:,} files, {human(drop['size_bytes'])}" if drop["files"] else "its files are not kept any more"
+    if drop["batch"] is None:
+        came_of_it = "waits"
+    else:
+        found = f"{drop['accepted']:,} accepted, {drop['duplicates']:,} duplicates"
+        came_of_it = f"batch {drop['batch']}: {found}" if drop["batch"] else f"nothing new: {found}"
+    died = f", reading it died {drop['crashes']} times" if drop["crashes"] else ""
+    return f"  drop {drop['number']} of {drop['claimed_at']}: {size}; {came_of_it}{died}"
+
+
+def _episode(episode: dict[str, Any]) -> Iterator[str]:
+    title = f"episode {episode['id']}" if episode["number"] is None else f"episode {episode['number']}"
+    took = "" if episode["seconds"] is None else f" after {episode['seconds']:.0f} s"
+    tries = f", {episode['attempts']} attempts" if episode["attempts"] > 1 else ""
+    crashes = f", its worker died {episode['crashes']} times" if episode["crashes"] else ""
+    because = f": {episode['reason']}" if episode["reason"] else ""
+    yield f"{title} on batch {episode['batch']} with {episode['method']}: {episode['state']}{took}{tries}{crashes}{because}"
+    for version in episode["versions"]:
+        restores = f", brings back version {version['restores']}" if version["restores"] else ""
+        gate = version["gate"]
+        outcome = "" if gate is None else f", gate {'passed' if gate.get('passed') else 'failed'}"
+        reasons = "" if gate is None else "".join(f"; {reason}" for reason in gate.get("reasons", ()))
+        yield f"  version {version['version']}: {version['state']}{restores}{outcome}{reasons}"
+    for change in episode["effect"]:
+        before, after = change["before"], change["after"]
+        gain = "" if before is None or before["kind"] != after["kind"] else f" ({after['value'] - before['value']:+.1%})"
+        yield f"  {change['domain']}: {_share(before)} → {_share(after)}{gain}"
+
+
+def _share(entry: dict[str, Any] | None) -> str:
+    return "not known" if entry is None else f"{entry['value']:.1%} {entry['kind']}"

@@ -1,0 +1,137 @@
+"""The whole story of one domain, gathered from the store for `adaptd explain`. How it looks is the command line's business."""
+
+import difflib
+from collections import Counter
+from datetime import datetime
+from typing import Any
+
+from adaptd.errors import DomainUnknown
+from adaptd.evaluation.matrix import Entry, Matrix
+from adaptd.observe.status import read_matrix
+from adaptd.records import EVERYTHING, Domain, Episode, Version
+from adaptd.store import Transaction
+
+SCHEMA = "adaptd.explain/1"
+EVENTS = 1000
+EXAMPLES = 3
+"""Names told for each reason."""
+
+
+def get_domain(tx: Transaction, name: str) -> Domain:
+    """A domain by name; DomainUnknown, with the nearest name, where there is none."""
+    domain = tx.domains.find(name)
+    if domain is None:
+        names = [known.name for known in tx.domains.list_all()]
+        near = difflib.get_close_matches(name, names, 1, cutoff=0.4)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}" if names else "none has come yet"
+        raise DomainUnknown(f"there is no domain {name!r}: {hint}")
+    return domain
+
+
+def build_explanation(tx: Transaction, name: str) -> dict[str, Any]:
+    """Everything `adaptd explain` shows."""
+    domain, matrix = get_domain(tx, name), read_matrix(tx)
+    versions: dict[int, list[Version]] = {}
+    for version in tx.versions.list_all():
+        versions.setdefault(version.episode_id, []).append(version)
+    mine = [episode for episode in tx.episodes.list_all() if episode.domain_id == domain.id]
+    return {
+        "domain": domain.name,
+        "state": domain.state,
+        "reason": domain.reason,
+        "came_at": _moment(domain.created_at),
+        "position": domain.position,
+        "images": domain.images,
+        "paused": [
+            {"scope": pause.scope, "reason": pause.reason, "at": _moment(pause.at)}
+            for pause in tx.pauses.list_all()
+            if pause.scope in {domain.name, EVERYTHING}
+        ],
+        "drops": _drops(tx, domain),
+        "rejected": _rejected(tx, domain),
+        "episodes": [_episode(episode, versions.get(episode.id, []), matrix) for episode in mine],
+        "memory": tx.memories.counts().get(domain.id, 0),
+        "events": [
+            {"at": _moment(event.at), "kind": event.kind, "message": event.message}
+            for event in reversed(tx.events.list_latest(EVENTS, domain.id))
+        ],
+    }
+
+
+def _drops(tx: Transaction, domain: Domain) -> list[dict[str, Any]]:
+    return [
+        {
+            "number": drop.number,
+            "claimed_at": _moment(drop.claimed_at),
+            "files": drop.files,
+            "size_bytes": drop.size_bytes,
+            "batch": drop.batch,
+            "accepted": drop.accepted,
+            "duplicates": drop.duplicates,
+            "crashes": drop.crashes,
+        }
+        for drop in tx.drops.list_all(domain.id)
+    ]
+
+
+def _rejected(tx: Transaction, domain: Domain) -> list[dict[str, Any]]:
+    """What was set aside, by reason, the most frequent first."""
+    items = tx.quarantine.list_all(domain.id)
+    counts = Counter(item.reason for item in items)
+    return [
+        {"reason": reason, "count": count, "names": [item.name for item in items if item.reason == reason][:EXAMPLES]}
+        for reason, count in counts.most_common()
+    ]
+
+
+def _episode(episode: Episode, versions: list[Version], matrix: Matrix) -> dict[str, Any]:
+    seconds = None
+    if episode.started_at is not None and episode.finished_at is not None:
+        seconds = (episode.finished_at - episode.started_at).total_seconds()
+    return {
+        "id": episode.id,
+        "number": episode.number,
+        "batch": episode.batch,
+        "method": episode.method,
+        "state": episode.state,
+        "attempts": episode.attempts,
+        "crashes": episode.crashes,
+        "reason": episode.reason,
+        "queued_at": _moment(episode.created_at),
+        "started_at": _moment(episode.started_at),
+        "finished_at": _moment(episode.finished_at),
+        "seconds": seconds,
+        "versions": [_version(version) for version in versions],
+        "effect": _effect(episode, matrix),
+    }
+
+
+def _version(version: Version) -> dict[str, Any]:
+    return {
+        "version": version.version,
+        "state": version.state,
+        "restores": version.restores,
+        "gate": version.gate,
+        "promoted_at": _moment(version.promoted_at),
+    }
+
+
+def _effect(episode: Episode, matrix: Matrix) -> list[dict[str, Any]]:
+    """What it did to R: its row against the row before, domain by domain."""
+    if episode.number not in matrix.episodes:
+        return []
+    row = matrix.episodes.index(episode.number)
+    before = matrix.rows[row - 1] if row else (None,) * len(matrix.domains)
+    return [
+        {"domain": name, "before": _entry(old), "after": _entry(new)}
+        for name, old, new in zip(matrix.domains, before, matrix.rows[row], strict=True)
+        if new is not None
+    ]
+
+
+def _entry(entry: Entry | None) -> dict[str, Any] | None:
+    return None if entry is None else {"value": entry.value, "kind": entry.kind, "n": entry.n}
+
+
+def _moment(when: datetime | None) -> str | None:
+    return None if when is None else when.isoformat(timespec="seconds").replace("+00:00", "Z")
