@@ -25,6 +25,9 @@ AdaptdError
 ├── Interrupted        exit 128 + signal: 130 after Ctrl-C, 143 after SIGTERM
 ├── PublishError                a version cannot be exported, proven or published
 └── ServingError                a request or the server
+    ├── RequestRefused          a client's request cannot be answered; carries the HTTP status
+    ├── VersionUnusable         a published version is damaged, or not what its card says
+    └── NothingPublished        there is no version to serve yet
 
 A message states the fact and the remedy.
 """
@@ -160,3 +163,24 @@ class PublishError(AdaptdError):
 
 class ServingError(AdaptdError):
     """A request cannot be answered, or the server cannot run."""
+
+
+class RequestRefused(ServingError):
+    """A client's request cannot be answered.
+
+    Args:
+        status: of the HTTP response.
+        message: the fact, for the client.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class VersionUnusable(ServingError):
+    """A published version is damaged, or not what its card says."""
+
+
+class NothingPublished(ServingError):
+    """There is no version to serve yet."""
