@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from adaptd import __version__
-from adaptd.cli import bench, config, database, demo, doctor, learning, matrix, project, status
+from adaptd.cli import bench, config, database, demo, doctor, learning, matrix, project, serving, status
 from adaptd.cli.output import print_json
 from adaptd.errors import AdaptdError, ExitCode
 
@@ -23,6 +23,8 @@ app.add_typer(learning.app, name="source")
 app.command("adapt")(learning.adapt)
 app.command("matrix")(matrix.matrix)
 app.command("status")(status.status)
+app.command("serve")(serving.serve)
+app.command("predict")(serving.predict)
 app.command("doctor")(doctor.doctor)
 app.command("bench")(bench.bench)
 app.command("demo")(demo.demo)

@@ -28,7 +28,9 @@ class ServingMetrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self._batch_size = Histogram("adaptd_batch_size", "Images in a run of the model.", buckets=_IMAGES, registry=self.registry)
+        self._batch_size = Histogram(
+            "adaptd_batch_size", "Images in a run of the model.", buckets=_IMAGES, registry=self.registry
+        )
         self._queue = Gauge("adaptd_queue_depth", "Requests waiting for the model.", registry=self.registry)
         self._model = Gauge("adaptd_model_info", "The version that is served.", ("model", "version"), registry=self.registry)
         self._swaps = Counter("adaptd_model_swaps", "Versions that started to be served.", registry=self.registry)

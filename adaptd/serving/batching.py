@@ -51,9 +51,9 @@ class Batcher:
         """Requests waiting."""
         return len(self._queue)
 
-    def check_room(self) -> None:
-        """Refuse a request that would have to wait behind too many others."""
-        if len(self._queue) >= self._max_queue:
+    def check_room(self, ahead: int = 0) -> None:
+        """Refuse a request that would have to wait behind too many others, here or `ahead` of the queue."""
+        if len(self._queue) + ahead >= self._max_queue:
             raise RequestRefused(503, f"{self._max_queue} requests are waiting already; try again later")
 
     def submit(self, model: Model, images: Images) -> asyncio.Future[Outputs]:
@@ -72,7 +72,7 @@ class Batcher:
             self._runner.submit(self._run, batch)
 
     def _take(self) -> list[_Waiting]:
-        """The oldest request and, in order, those that fit into the same run. Whose client has left is left out."""
+        """The oldest request and, in order, those that fit into the same run. What was cancelled is left out."""
         batch: list[_Waiting] = []
         passed: list[_Waiting] = []
         room = self.max_batch_size
@@ -109,7 +109,7 @@ class Batcher:
         row = 0
         for waiting in batch:
             after = row + len(waiting.images)
-            if not waiting.answer.done():  # else its client has left
+            if not waiting.answer.done():  # else it was cancelled
                 if isinstance(result, Exception):
                     waiting.answer.set_exception(result)
                 else:

@@ -28,6 +28,7 @@ Fingerprint = tuple[tuple[int, int, int] | None, ...]
 class Published:
     """A version as it stands in the repository: a model whose hash is the card's."""
 
+    name: str
     version: int
     model: bytes
     classes: tuple[str, ...]
@@ -72,12 +73,14 @@ def read_version(folder: Path, version: int) -> Published:
         raise VersionUnusable(f"{problem.filename}: {problem.strerror}") from problem
     found = hashlib.sha256(model).hexdigest()
     if found != card.get("model_sha256"):
-        raise VersionUnusable(f"{place / MODEL_FILE} is damaged: its SHA-256 is {found}, the card says {card.get('model_sha256')}")
+        raise VersionUnusable(
+            f"{place / MODEL_FILE} is damaged: its SHA-256 is {found}, the card says {card.get('model_sha256')}"
+        )
     if card.get("version") != version or card.get("model") != folder.name:
         raise VersionUnusable(
             f"{place / CARD_FILE} belongs to version {card.get('version')} of {card.get('model')}, not to {version} of {folder.name}"
         )
-    return Published(version, model, _classes(card, place), _preprocessing(card, place))
+    return Published(folder.name, version, model, _classes(card, place), _preprocessing(card, place))
 
 
 def _read_card(path: Path) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def _wanted(document: dict[str, Any]) -> tuple[WantedOutput, ...]:
     return tuple(wanted)
 
 
-def render_infer(name: str, model: Model, request: InferRequest, outputs: Outputs) -> tuple[bytes, int | None]:
+def render_infer(model: Model, request: InferRequest, outputs: Outputs) -> tuple[bytes, int | None]:
     """The response's body, and the length of its JSON part where binary tensors follow."""
     described: list[dict[str, Any]] = []
     tail: list[bytes] = []
@@ -141,7 +141,7 @@ def render_infer(name: str, model: Model, request: InferRequest, outputs: Output
         described.append(description)
         if data is not None:
             tail.append(data)
-    document: dict[str, Any] = {"model_name": name, "model_version": str(model.version)}
+    document: dict[str, Any] = {"model_name": model.name, "model_version": str(model.version)}
     if request.id is not None:
         document["id"] = request.id
     document["outputs"] = described

@@ -23,6 +23,7 @@ class Model:
     """
 
     def __init__(self, published: Published, threads: int) -> None:
+        self.name = published.name
         self.version = published.version
         self.classes = published.classes
         self.preprocessing: Preprocessing = published.preprocessing
