@@ -20,6 +20,8 @@ log = logging.getLogger("adaptd.serving")
 CLIENT_LEFT = 499
 """The status that is counted, since nobody is left to be sent one."""
 
+NOTHING_HERE = "there is nothing at this address"
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -94,23 +96,23 @@ class Application:
 
     def _find(self, path: str) -> tuple[Route, str | None]:
         """The route of a path, and the version in it."""
+        path = path.rstrip("/")
+        if path in self._fixed:
+            return self._fixed[path], None
+        version: str | None = None
         match path.split("/"):
-            case ["", "v2", "models", name, "infer" | "ready" | "config" | "stats" as action]:
-                version = None
-            case ["", "v2", "models", name, "versions", version, "infer" | "ready" | "config" | "stats" as action]:
+            case ["", "v2", "models", name, "versions", version, *rest]:
                 pass
-            case ["", "v2", "models", name, "versions", version]:
-                action = ""
-            case ["", "v2", "models", name] if path not in self._fixed:
-                action, version = "", None
+            case ["", "v2", "models", name, *rest]:
+                pass
             case _:
-                fixed = self._fixed.get(path if path == "/" else path.rstrip("/"))
-                if fixed is None:
-                    raise RequestRefused(404, "there is nothing at this address")
-                return fixed, None
+                raise RequestRefused(404, NOTHING_HERE)
+        route = self._of_a_model.get("/".join(rest))
+        if route is None:
+            raise RequestRefused(404, NOTHING_HERE)
         if name != self._catalogue.name:
             raise RequestRefused(404, f"unknown model {name[:64]!r}: this server has {self._catalogue.name}")
-        return self._of_a_model[action], version
+        return route, version
 
     def _check(self, scope: Scope, route: Route) -> None:
         if self._token and not route.open:

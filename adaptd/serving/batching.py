@@ -97,7 +97,7 @@ class Batcher:
         try:
             result: Outputs | Exception = model.run(images)
         # The runtime's exceptions have no common base, and whoever waits must hear of any.
-        except Exception as problem:
+        except Exception as problem:  # noqa: BLE001
             result = problem
         queued = sum(start - waiting.since for waiting in batch)
         infer = time.perf_counter_ns() - joined

@@ -8,8 +8,6 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
@@ -130,7 +128,7 @@ async def _serve(
 async def _run(application: Application, settings: ServingSettings, listener: socket.socket) -> None:
     server = uvicorn.Server(
         uvicorn.Config(
-            application,  # type: ignore[arg-type]  # an ASGI application is any such callable
+            application,
             http=Connection,
             ws="none",
             lifespan="off",

@@ -14,11 +14,9 @@ _BOUNDARY = re.compile(rb'multipart/form-data\s*;(?:.*;)?\s*boundary=(?:"([^"]{1
 
 def read_uploads(body: bytes, content_type: bytes) -> list[bytes]:
     """The files of a request; RequestRefused where there are none."""
-    if not content_type.lower().startswith(b"multipart/"):
-        files = [body] if body else []
-    else:
-        files = _split_form(body, content_type)
-    if not files:
+    form = content_type.lower().startswith(b"multipart/")
+    files = _split_form(body, content_type) if form else [body]
+    if not any(files):
         raise RequestRefused(400, "no image: send a file as the body, or files as the parts of a form")
     if len(files) > MAX_FILES:
         raise RequestRefused(413, f"{len(files)} images, at most {MAX_FILES} fit into a request")
