@@ -38,7 +38,9 @@ class Request:
 class Endpoints:
     """The answers of one server, with everything they are made from."""
 
-    def __init__(self, catalogue: Catalogue, batcher: Batcher, metrics: ServingMetrics, statistics: Statistics, limits: Limits):
+    def __init__(
+        self, catalogue: Catalogue, batcher: Batcher, metrics: ServingMetrics, statistics: Statistics, limits: Limits
+    ) -> None:
         self.catalogue = catalogue
         self._batcher = batcher
         self._metrics = metrics

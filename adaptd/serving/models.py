@@ -76,10 +76,9 @@ def read_version(folder: Path, version: int) -> Published:
         raise VersionUnusable(
             f"{place / MODEL_FILE} is damaged: its SHA-256 is {found}, the card says {card.get('model_sha256')}"
         )
-    if card.get("version") != version or card.get("model") != folder.name:
-        raise VersionUnusable(
-            f"{place / CARD_FILE} belongs to version {card.get('version')} of {card.get('model')}, not to {version} of {folder.name}"
-        )
+    owner = card.get("model"), card.get("version")
+    if owner != (folder.name, version):
+        raise VersionUnusable(f"{place / CARD_FILE} is the card of {owner[0]} {owner[1]}, not of {folder.name} {version}")
     return Published(folder.name, version, model, _classes(card, place), _preprocessing(card, place))
 
 
