@@ -1,4 +1,7 @@
-"""One HTTP connection: uvicorn's, with a limit on the time and size of headers, which it lacks. Bodies are read in `http`."""
+"""One HTTP connection: uvicorn's, with what it lacks. Bodies are read in `http`.
+
+That is a limit on the time and size of headers, errors as JSON, and a response written in one piece, not two.
+"""
 
 import asyncio
 import json
@@ -8,6 +11,33 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 HEADER_SECONDS = 10.0
 MAX_HEADER_BYTES = 65_536
+
+
+class _Joined:
+    """A transport that keeps a response's head back until its body comes: one system call for both."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head = b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            self._head, data = b"", self._head + data
+        elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100"):
+            self._head = data
+            return
+        self._transport.write(data)
+
+    def flush(self) -> None:
+        if self._head:
+            self.write(b"")
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
 
 
 class Connection(HttpToolsProtocol):
@@ -21,7 +51,8 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client that says nothing has as long as one that says too little."""
-        super().connection_made(transport)
+        self._joined = _Joined(transport)
+        super().connection_made(self._joined)  # type: ignore[arg-type]  # it has all of a transport's methods
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -50,6 +81,11 @@ class Connection(HttpToolsProtocol):
         self._in_headers = False
         self._disarm()
         super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        """A response without a body is only a head."""
+        self._joined.flush()
+        super().on_response_complete()
 
     def _arm(self) -> None:
         message = f"the request's headers did not arrive within {HEADER_SECONDS:g} seconds"
