@@ -50,7 +50,7 @@ class Endpoints:
         self._decoding = 0
 
     async def _model(self, version: str | None) -> Model:
-        if not version:
+        if version is None:
             return self.catalogue.get_current()
         number = parse_version(version)
         if number is None:
@@ -68,8 +68,8 @@ class Endpoints:
     async def predict(self, request: Request) -> Answer:
         """`POST /predict[?version=N]`: one image file as the body, or several as a form."""
         self._batcher.check_room(self._decoding)
-        version = parse_qs(request.query.decode("latin-1")).get("version", [""])[-1]
-        model = await self._model(version)
+        asked = parse_qs(request.query.decode("latin-1"), keep_blank_values=True).get("version")
+        model = await self._model(asked[-1] if asked else None)
         files = read_uploads(request.body, find_header(request.headers, b"content-type") or b"")
         self._decoding += 1
         try:

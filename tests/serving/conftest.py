@@ -15,7 +15,6 @@ from pathlib import Path
 
 import httpx
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -41,9 +40,15 @@ def make_onnx(seed: int, depth: int = 0, **changes: object) -> bytes:
         weights["square"] = random.normal(size=(512, 512)).astype(np.float32)
         nodes += [helper.make_node("MatMul", ["scores", "into"], ["h0"])]
         nodes += [helper.make_node("MatMul", [f"h{n}", "square"], [f"h{n + 1}"]) for n in range(depth)]
-        nodes += [helper.make_node("MatMul", [f"h{depth}", "out"], ["zero"]), helper.make_node("Add", ["scores", "zero"], ["slow"])]
+        nodes += [
+            helper.make_node("MatMul", [f"h{depth}", "out"], ["zero"]),
+            helper.make_node("Add", ["scores", "zero"], ["slow"]),
+        ]
         here = "slow"
-    nodes += [helper.make_node("Identity", [here], ["logits"]), helper.make_node("Softmax", ["logits"], ["probabilities"], axis=1)]
+    nodes += [
+        helper.make_node("Identity", [here], ["logits"]),
+        helper.make_node("Softmax", ["logits"], ["probabilities"], axis=1),
+    ]
     graph = helper.make_graph(
         nodes,
         "tiny",
@@ -54,7 +59,7 @@ def make_onnx(seed: int, depth: int = 0, **changes: object) -> bytes:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10).SerializeToString()
 
 
-def publish(folder: Path, version: int, model: bytes | None = None, **card: object) -> Path:
+def publish(folder: Path, version: int, model: bytes | None = None, /, **card: object) -> Path:
     """Put a version into `models/<name>` as publishing does: staged elsewhere, then one rename."""
     model = make_onnx(version) if model is None else model
     staged = folder.parent.parent / f"staged-{version}"
