@@ -32,7 +32,6 @@ class Catalogue:
     Args:
         folder: `models/<name>`; it need not exist yet.
         threads: of each session.
-        max_batch_size: the largest batch that will be run, for warming up.
         swapped: called with every version that starts to be served.
         refused: called with the reason for every version that cannot be.
     """
@@ -41,7 +40,6 @@ class Catalogue:
         self,
         folder: Path,
         threads: int,
-        max_batch_size: int,
         swapped: Observer = lambda _: None,
         refused: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -50,7 +48,6 @@ class Catalogue:
         self.versions: tuple[int, ...] = ()
         self.refusals: dict[int, tuple[Fingerprint, str]] = {}
         self._threads = threads
-        self._max_batch_size = max_batch_size
         self._swapped = swapped
         self._refused = refused
         self._old: OrderedDict[int, Model] = OrderedDict()
@@ -130,7 +127,7 @@ class Catalogue:
         if version in self.refusals and self.refusals[version][0] == seen:
             return None
         try:
-            model = load_model(read_version(self.folder, version), self._threads, self._max_batch_size)
+            model = load_model(read_version(self.folder, version), self._threads)
         except VersionUnusable as problem:
             self.refusals[version] = (seen, str(problem))
             log.error("version %d of %s is refused: %s", version, self.name, problem)  # noqa: TRY400 (the fact is enough)

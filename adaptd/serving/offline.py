@@ -19,13 +19,13 @@ from adaptd.serving.predictions import describe_prediction
 from adaptd.serving.session import Images, Model, load_model
 
 
-def open_version(folder: Path, version: int | None, max_batch_size: int) -> Model:
+def open_version(folder: Path, version: int | None) -> Model:
     """A version by number, or the largest good one."""
     if version is not None:
         if not (folder / str(version)).is_dir():
             raise ServingError(f"{folder.name} has no version {version} in {folder}: leave --version out for the newest")
-        return load_model(read_version(folder, version), cpu_count(), max_batch_size)
-    catalogue = Catalogue(folder, cpu_count(), max_batch_size)
+        return load_model(read_version(folder, version), cpu_count())
+    catalogue = Catalogue(folder, cpu_count())
     catalogue.refresh()
     return catalogue.get_current()
 

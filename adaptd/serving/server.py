@@ -89,7 +89,6 @@ def serve(settings: ServingSettings, folder: Path, limits: Limits, announce: Cal
     catalogue = Catalogue(
         folder,
         cpu_count(),
-        settings.max_batch_size,
         lambda model: metrics.swapped(model.name, model.version),
         lambda _: metrics.refused(),
     )

@@ -38,20 +38,23 @@ class Model:
         logits, probabilities = self._session.run(OUTPUTS, {INPUT: images})
         return logits, probabilities
 
-    def warm_up(self, batches: tuple[int, ...]) -> None:
-        """Run once at each batch size, so that the first client does not wait for memory and threads."""
-        for batch in batches:
+    def warm_up(self) -> None:
+        """Run a batch of one and of two, so that the first client does not wait for memory and threads.
+
+        Large batches are not tried: that would take the processors from those whom the version before is answering.
+        """
+        for batch in (1, 2):
             outputs = self.run(np.zeros((batch, *self.image_shape), np.uint8))
             wanted = (batch, len(self.classes))
             if any(output.shape != wanted or output.dtype != np.float32 for output in outputs):
                 raise VersionUnusable(f"version {self.version}: a batch of {batch} gives no {wanted} of float32")
 
 
-def load_model(published: Published, threads: int, max_batch_size: int) -> Model:
+def load_model(published: Published, threads: int) -> Model:
     """A warm model; VersionUnusable, and nothing else, where it cannot be had."""
     try:
         model = Model(published, threads)
-        model.warm_up((max_batch_size, 1))
+        model.warm_up()
     except VersionUnusable:
         raise
     # The runtime raises its own kinds of Exception, and what a strange graph provokes is open-ended.

@@ -36,7 +36,7 @@ def load(fresh):
 
     def loaded(version: int) -> Gated:
         publish(models(fresh), version)
-        return Gated(load_model(read_version(models(fresh), version), 1, 64))
+        return Gated(load_model(read_version(models(fresh), version), 1))
 
     return loaded
 

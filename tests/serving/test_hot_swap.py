@@ -130,7 +130,7 @@ class TestCatalogue:
             (None, {"model": "other"}, "is the card of other 2"),
             (None, {"schema": "adaptd.card/9"}, "is no adaptd.card/1"),
             (None, {"classes": []}, "classes must be"),
-            (None, {"classes": ["a", "b"]}, r"gives no \(64, 2\)"),
+            (None, {"classes": ["a", "b"]}, r"gives no \(1, 2\)"),
             (None, {"preprocessing": {"image_size": SIZE, "resize": "crop"}}, "preprocessing is unknown"),
             (None, {"preprocessing": {"image_size": 9, "resize": "stretch-bilinear"}}, "takes"),
             (b"no model", {}, "does not run"),
@@ -141,7 +141,7 @@ class TestCatalogue:
     def test_odd_versions_are_refused(self, folder, model, card, reason):
         """Whatever is wrong with it, the version before is served, and the reason is kept."""
         publish(folder, 2, model, **card)
-        catalogue = Catalogue(folder, 1, 64)
+        catalogue = Catalogue(folder, 1)
         catalogue.refresh()
         assert catalogue.get_current().version == 1
         assert re.search(reason, catalogue.refusals[2][1]), catalogue.refusals[2][1]
@@ -154,7 +154,7 @@ class TestCatalogue:
         onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
         monkeypatch.chdir(tmp_path)
         publish(folder, 2, (tmp_path / "m.onnx").read_bytes())
-        catalogue = Catalogue(folder, 1, 64)
+        catalogue = Catalogue(folder, 1)
         catalogue.refresh()
         assert catalogue.get_current().version == 1
         assert "xternal data" in catalogue.refusals[2][1]
@@ -164,7 +164,7 @@ class TestCatalogue:
         for name in ("3.tmp", "04", "+5", "6 ", ".7", "x", "٨", "-9"):
             shutil.copytree(folder / "1", folder / name)
         (folder / "99").write_text("a file")
-        catalogue = Catalogue(folder, 1, 64)
+        catalogue = Catalogue(folder, 1)
         catalogue.refresh()
         assert catalogue.versions == (1,)
 
@@ -172,7 +172,7 @@ class TestCatalogue:
         """One look, one refusal; a new card is a new look."""
         refused: list[str] = []
         place = publish(folder, 2, classes=[])
-        catalogue = Catalogue(folder, 1, 64, refused=refused.append)
+        catalogue = Catalogue(folder, 1, refused=refused.append)
         for _ in range(3):
             catalogue.refresh()
         assert len(refused) == 1
@@ -185,7 +185,7 @@ class TestCatalogue:
     def test_goes_on_without_the_folder_and_follows_it_back(self, folder):
         """An unmounted repository changes nothing; a version taken away gives the one before."""
         publish(folder, 2)
-        catalogue = Catalogue(folder, 1, 64)
+        catalogue = Catalogue(folder, 1)
         catalogue.refresh()
         folder.rename(folder.with_name("away"))
         catalogue.refresh()
@@ -201,7 +201,7 @@ class TestCatalogue:
 
         for version in range(2, 9):
             publish(folder, version)
-        catalogue = Catalogue(folder, 1, 8)
+        catalogue = Catalogue(folder, 1)
         catalogue.refresh()
 
         async def ask() -> None:
