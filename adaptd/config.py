@@ -214,7 +214,8 @@ def _explain(error: Any, origins: Mapping[str, str]) -> str:
         return f"{where}: [{section}]: unknown section{_nearest(section, sections())}"
     if error["type"] == "extra_forbidden":
         return f"{where}: [{section}] {key}: unknown key{_suggest_key(key, section)}"
-    subject = f"{key} = {hide_password(repr(error['input']))}: " if key else ""
+    value = "***" if key == "token" else hide_password(repr(error["input"]))
+    subject = f"{key} = {value}: " if key else ""
     return f"{where}: [{section}] {subject}{_reason(error)}"
 
 

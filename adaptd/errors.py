@@ -35,6 +35,9 @@ AdaptdError
 │   ├── RepositoryConflict      something else stands where a version or config.pbtxt should
 │   └── VersionDamaged          a published version is missing or not what was published
 └── ServingError                a request or the server
+    ├── RequestRefused          a client's request cannot be answered; carries the HTTP status
+    ├── VersionUnusable         a published version is damaged, or not what its card says
+    └── NothingPublished        there is no version to serve yet
 
 A message states the fact and the remedy.
 """
@@ -210,3 +213,24 @@ class VersionDamaged(PublishError):
 
 class ServingError(AdaptdError):
     """A request cannot be answered, or the server cannot run."""
+
+
+class RequestRefused(ServingError):
+    """A client's request cannot be answered.
+
+    Args:
+        status: of the HTTP response.
+        message: the fact, for the client.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class VersionUnusable(ServingError):
+    """A published version is damaged, or not what its card says."""
+
+
+class NothingPublished(ServingError):
+    """There is no version to serve yet."""

@@ -215,9 +215,17 @@ class ServingSettings(Section):
 
     host: str = Field("127.0.0.1", description="address; anything but loopback needs a token")
     port: Port = Field(8080, description="port; 0: any free one")
-    max_batch_size: Count = Field(64, description="requests joined in one run of the model")
+    token: str = Field("", pattern=r"^[!-~]*$", description="clients must send it as `Authorization: Bearer …`; empty: none")
+    poll_seconds: Positive = Field(1.0, description="look for a new version this often")
+    max_batch_size: Count = Field(64, description="images in one run of the model, those of several requests together")
     max_queue: Count = Field(256, description="waiting requests before clients are told to come back later")
     max_request_bytes: Count = Field(64_000_000, description="larger requests are refused")
+    request_seconds: Positive = Field(30.0, description="a request must have arrived whole within this time")
+
+    @field_serializer("token")
+    def _hidden(self, token: str) -> str:
+        """Settings are printed, and stored with every episode: the token is not."""
+        return "***" if token else ""
 
 
 class MetricsSettings(Section):

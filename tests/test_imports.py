@@ -129,7 +129,18 @@ def test_no_pickle_anywhere():
 
 @pytest.mark.parametrize(
     "words",
-    [["status"], ["status", "--json"], ["config", "show"], ["version"], ["--help"], ["gc", "--dry-run"], ["quarantine", "list"]],
+    [
+        *(
+            ["status"],
+            ["status", "--json"],
+            ["config", "show"],
+            ["version"],
+            ["--help"],
+            ["gc", "--dry-run"],
+            ["quarantine", "list"],
+        ),
+        *(["serve", "--help"], ["predict", "--help"]),
+    ],
 )
 def test_light_commands_load_no_torch(project, words):
     """After the real command, sys.modules has nothing heavy."""
@@ -143,3 +154,13 @@ def test_light_commands_load_no_torch(project, words):
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=project)
     loaded = set(json.loads(run.stdout.splitlines()[-1]))
     assert loaded & {"torch", "torchvision", "onnxruntime", "alembic", "matplotlib", "numpy", "PIL"} == set()
+
+
+def test_serving_loads_no_torch_and_no_database():
+    """The whole server, imported."""
+    program = "import sys, json, adaptd.serving.server, adaptd.serving.offline\nprint(json.dumps(sorted(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
+    loaded = set(json.loads(run.stdout))
+    assert "onnxruntime" in loaded
+    assert loaded & {"torch", "torchvision", "onnx", "sqlalchemy", "alembic", "matplotlib"} == set()
+    assert not any(name.startswith(("adaptd.learning", "adaptd.store")) for name in loaded)

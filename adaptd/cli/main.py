@@ -22,6 +22,7 @@ from adaptd.cli import (
     matrix,
     project,
     quarantine,
+    serving,
     status,
 )
 from adaptd.cli.output import print_json
@@ -44,6 +45,8 @@ app.command("cancel")(daemon.cancel)
 app.command("matrix")(matrix.matrix)
 app.command("status")(status.status)
 app.command("explain")(explain.explain)
+app.command("serve")(serving.serve)
+app.command("predict")(serving.predict)
 app.command("doctor")(doctor.doctor)
 app.command("fsck")(fsck.fsck)
 app.command("gc")(collect.gc)

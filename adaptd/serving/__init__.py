@@ -1,0 +1,1 @@
+"""Published versions answer requests: sessions, hot swap, batching, Open Inference Protocol."""

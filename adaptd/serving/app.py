@@ -1,0 +1,138 @@
+"""The ASGI application: routes, the token, time limits, and errors as `{"error": …}`. What is answered is in `endpoints`.
+
+Routed by hand: most of what an `infer` costs a server is HTTP, and a framework would add as much again.
+"""
+
+import asyncio
+import hmac
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from adaptd.errors import NothingPublished, RequestRefused
+from adaptd.observe.serving_metrics import ServingMetrics
+from adaptd.serving.endpoints import Endpoints, Request
+from adaptd.serving.http import Answer, BodyReader, ClientLeft, Receive, Scope, Send, error_answer, find_header
+
+log = logging.getLogger("adaptd.serving")
+
+CLIENT_LEFT = 499
+"""The status that is counted, since nobody is left to be sent one."""
+
+NOTHING_HERE = "there is nothing at this address"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How one address is answered. Open ones need no token: an orchestrator asks them, and they tell nothing worth hiding."""
+
+    endpoint: str
+    method: str
+    answer: Callable[[Request], Awaitable[Answer]]
+    open: bool = False
+
+
+class Application:
+    """Answers HTTP requests.
+
+    Args:
+        endpoints: what is answered.
+        metrics: where requests are counted.
+        bodies: reads bodies within their limits.
+        request_seconds: how long a body may take to arrive.
+        token: what clients must send; empty for none.
+    """
+
+    def __init__(
+        self, endpoints: Endpoints, metrics: ServingMetrics, bodies: BodyReader, request_seconds: float, token: str
+    ) -> None:
+        self._catalogue = endpoints.catalogue
+        self._metrics = metrics
+        self._bodies = bodies
+        self._request_seconds = request_seconds
+        self._token = token.encode()
+        self._fixed = {
+            "/v2": Route("model", "GET", endpoints.server),
+            "/v2/health/live": Route("health", "GET", endpoints.live, open=True),
+            "/v2/health/ready": Route("health", "GET", endpoints.ready, open=True),
+            "/health": Route("health", "GET", endpoints.health, open=True),
+            "/v2/models/stats": Route("model", "GET", endpoints.statistics),
+            "/v2/repository/index": Route("repository", "POST", endpoints.index),
+            "/predict": Route("predict", "POST", endpoints.predict),
+            "/metrics": Route("metrics", "GET", endpoints.metrics),
+        }
+        self._of_a_model = {
+            "infer": Route("infer", "POST", endpoints.infer),
+            "": Route("model", "GET", endpoints.metadata),
+            "ready": Route("model", "GET", endpoints.model_ready),
+            "config": Route("model", "GET", endpoints.config),
+            "stats": Route("model", "GET", endpoints.statistics),
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        start = time.perf_counter()
+        endpoint = "other"
+        try:
+            route, version = self._find(scope["path"])
+            endpoint = route.endpoint
+            self._check(scope, route)
+            request = await self._read(scope, receive, version)
+            answer = await route.answer(request)
+        except ClientLeft:
+            self._metrics.answered(endpoint, CLIENT_LEFT, time.perf_counter() - start)
+            return
+        except RequestRefused as refusal:
+            answer = error_answer(refusal.status, str(refusal))
+        except NothingPublished as problem:
+            answer = error_answer(503, str(problem))
+        # Nothing a client sends may end the server, or leave the client without an answer.
+        except Exception:
+            log.exception("a request to %s failed", endpoint)
+            answer = error_answer(500, "internal error; the server's log has the details")
+        await answer.send(send)
+        self._metrics.answered(endpoint, answer.status, time.perf_counter() - start)
+
+    def _find(self, path: str) -> tuple[Route, str | None]:
+        """The route of a path, and the version in it."""
+        path = path.rstrip("/")
+        if path in self._fixed:
+            return self._fixed[path], None
+        version: str | None = None
+        match path.split("/"):
+            case ["", "v2", "models", name, "versions", version, *rest]:
+                pass
+            case ["", "v2", "models", name, *rest]:
+                pass
+            case _:
+                raise RequestRefused(404, NOTHING_HERE)
+        route = self._of_a_model.get("/".join(rest))
+        if route is None:
+            raise RequestRefused(404, NOTHING_HERE)
+        if name != self._catalogue.name:
+            raise RequestRefused(404, f"unknown model {name[:64]!r}: this server has {self._catalogue.name}")
+        return route, version
+
+    def _check(self, scope: Scope, route: Route) -> None:
+        if self._token and not route.open:
+            scheme, _, given = (find_header(scope["headers"], b"authorization") or b"").partition(b" ")
+            if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._token):
+                raise RequestRefused(401, "this server wants its token, as `Authorization: Bearer TOKEN`")
+        if scope["method"] != route.method and not (scope["method"] == "HEAD" and route.method == "GET"):
+            raise RequestRefused(405, f"use {route.method} here")
+
+    async def _read(self, scope: Scope, receive: Receive, version: str | None) -> Request:
+        """The whole request; its body only where one is awaited."""
+        headers = scope["headers"]
+        if scope["method"] != "POST":
+            return Request(headers, scope["query_string"], version=version)
+        try:
+            async with asyncio.timeout(self._request_seconds):
+                body = await self._bodies.read(headers, receive)
+        except TimeoutError:
+            raise RequestRefused(408, f"the request did not arrive within {self._request_seconds:g} seconds") from None
+        encoding = find_header(headers, b"content-encoding")
+        if encoding is not None and encoding != b"identity":
+            body = await asyncio.to_thread(self._bodies.unpack, body, encoding.lower())
+        return Request(headers, scope["query_string"], body, version)

@@ -1,0 +1,150 @@
+"""`adaptd serve`, the process: a listening socket, the parts put together, and leaving in order."""
+
+import asyncio
+import errno
+import gc
+import ipaddress
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+
+from adaptd.errors import ConfigError, ServingError
+from adaptd.library.preprocessing import Limits
+from adaptd.machine import cpu_count
+from adaptd.observe.serving_metrics import ServingMetrics
+from adaptd.serving.app import Application
+from adaptd.serving.batching import Batcher
+from adaptd.serving.catalogue import Catalogue
+from adaptd.serving.connection import Connection
+from adaptd.serving.endpoints import Endpoints
+from adaptd.serving.http import BodyReader
+from adaptd.serving.statistics import Run, Statistics
+from adaptd.settings import ServingSettings
+
+BACKLOG = 2048
+KEEP_ALIVE_SECONDS = 75
+SWITCH_SECONDS = 0.0005
+"""A finished run must not wait Python's usual 5 ms for its turn while requests are being read."""
+
+
+def check_exposure(settings: ServingSettings, insecure: bool) -> None:  # noqa: FBT001 (it is an option of the command)
+    """Refuse an address that others can reach, unless there is a token or somebody insists."""
+    if settings.token or insecure or _is_loopback(settings.host):
+        return
+    raise ConfigError(
+        f"{settings.host} can be reached by others: set a token with --token or ADAPTD_SERVING__TOKEN, or insist with --insecure"
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that clients can connect to."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as problem:
+        remedy = (
+            "stop what listens there, or choose another --port"
+            if problem.errno == errno.EADDRINUSE
+            else "check --host and --port"
+        )
+        raise ServingError(f"cannot listen on {host} port {port}: {problem.strerror}; {remedy}") from problem
+    return listener
+
+
+def describe_address(listener: socket.socket) -> str:
+    """Where clients find it."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if listener.family == socket.AF_INET6 else f"http://{host}:{port}"
+
+
+def serve(settings: ServingSettings, folder: Path, limits: Limits, announce: Callable[[str], None]) -> None:
+    """Answer requests until SIGTERM or SIGINT; then accept no more, finish those begun, and return.
+
+    Args:
+        settings: of `[serving]`.
+        folder: `models/<name>`, where versions appear.
+        limits: what an image may cost.
+        announce: told once where the server listens and what it serves.
+    """
+    listener = listen(settings.host, settings.port)
+    metrics = ServingMetrics()
+    catalogue = Catalogue(
+        folder,
+        cpu_count(),
+        lambda model: metrics.swapped(model.name, model.version),
+        lambda _: metrics.refused(),
+    )
+    catalogue.refresh()
+    model = catalogue.current
+    what = f"version {model.version} of {model.name}" if model else f"nothing yet: waiting for a first version in {folder}"
+    announce(f"listening on {describe_address(listener)}, serving {what}")
+    sys.setswitchinterval(SWITCH_SECONDS)
+    asyncio.run(_serve(settings, catalogue, metrics, limits, listener))
+
+
+async def _serve(
+    settings: ServingSettings, catalogue: Catalogue, metrics: ServingMetrics, limits: Limits, listener: socket.socket
+) -> None:
+    statistics = Statistics()
+
+    def observe(run: Run) -> None:
+        statistics.add(run)
+        metrics.ran(run.images)
+
+    batcher = Batcher(settings.max_batch_size, settings.max_queue, observe)
+    metrics.watch_queue(lambda: batcher.depth)
+    endpoints = Endpoints(catalogue, batcher, metrics, statistics, limits)
+    application = Application(
+        endpoints, metrics, BodyReader(settings.max_request_bytes), settings.request_seconds, settings.token
+    )
+    watcher = asyncio.create_task(catalogue.watch(settings.poll_seconds))
+    try:
+        await _run(application, settings, listener)
+    finally:
+        watcher.cancel()
+        for part in (catalogue, batcher, endpoints):
+            part.close()
+
+
+async def _run(application: Application, settings: ServingSettings, listener: socket.socket) -> None:
+    server = uvicorn.Server(
+        uvicorn.Config(
+            application,
+            http=Connection,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            backlog=BACKLOG,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=int(settings.request_seconds) + 30,
+        )
+    )
+    # uvicorn gives a signal back to its earlier handler when it is done; that one must not end the process with it.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, server.handle_exit)
+    # What lives from here on is short-lived; collecting it must not walk through everything that was imported.
+    gc.freeze()
+    await server.serve(sockets=[listener])
