@@ -24,6 +24,7 @@ from adaptd.cli import (
     quarantine,
     serving,
     status,
+    versions,
 )
 from adaptd.cli.output import print_json
 from adaptd.errors import AdaptdError, ExitCode
@@ -45,6 +46,10 @@ app.command("cancel")(daemon.cancel)
 app.command("matrix")(matrix.matrix)
 app.command("status")(status.status)
 app.command("explain")(explain.explain)
+app.command("versions")(versions.versions)
+app.command("promote")(versions.promote)
+app.command("rollback")(versions.rollback)
+app.command("diff")(versions.diff)
 app.command("serve")(serving.serve)
 app.command("predict")(serving.predict)
 app.command("doctor")(doctor.doctor)

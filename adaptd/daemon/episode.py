@@ -17,6 +17,7 @@ from adaptd.config import Project
 from adaptd.daemon.answers import Answers, ask, make_row
 from adaptd.daemon.importing import SUPERVISED
 from adaptd.daemon.layout import Layout
+from adaptd.daemon.lock import publishing_alone
 from adaptd.daemon.materials import MEMORY_IMAGES, Materials
 from adaptd.daemon.publication import Candidate, Publisher, Staged
 from adaptd.daemon.repositories import publish
@@ -227,24 +228,18 @@ class EpisodeRunner:
         answers = ask(model, materials, self._settings.evaluation.batch_size)
         row = make_row(answers, materials, self._settings.evaluation)
         before = self._earlier_entries(materials)
-        memory: list[MemoryItem] | None = None
-        while True:
-            self._stop.check()
-            self._progress(Progress("publishing", 1, 1))
+        self._stop.check()
+        self._progress(Progress("publishing", 1, 1))
+        with publishing_alone(self._layout.state):
             trial = self._try_out(model, digest, materials, (parent, answers, row))
-            if trial.staged.sha256 is not None and memory is None:
-                memory = self._keep_memory(outcome, materials)
+            # What a rejected model takes for labels is not worth remembering.
+            memory = self._keep_memory(outcome, materials) if trial.staged.sha256 is not None else None
             self._stop.check()
+            accuracies = (*before, *(replace(entry, version=trial.number) for entry in row))
             with self._store.writing(PATIENCE_SECONDS) as tx:
-                if tx.versions.next_number() != trial.number:
-                    continue  # somebody promoted another version meanwhile: judge against that one
-                kept = memory if trial.staged.sha256 is not None else None
-                finished = self._commit(
-                    tx, trial, digest, (*before, *(replace(a, version=trial.number) for a in row)), kept, outcome
-                )
-            break
-        if finished.version.state is VersionState.PROMOTED:
-            publish(self._project, self._store, finished.version)
+                finished = self._commit(tx, trial, digest, accuracies, (memory, outcome))
+            if finished.version.state is VersionState.PROMOTED:
+                publish(self._project, self._store, finished.version)
         sweep_episodes(self._store, self._layout)
         return finished
 
@@ -270,10 +265,10 @@ class EpisodeRunner:
         trial: Trial,
         digest: str,
         accuracies: tuple[Accuracy, ...],
-        memory: list[MemoryItem] | None,
-        outcome: Outcome,
+        learnt: tuple[list[MemoryItem] | None, Outcome],
     ) -> Finished:
         """All that the episode came to, in one transaction."""
+        memory, outcome = learnt
         classes, weights = self._settings.model.classes, self._layout.relative(self._layout.weights(self._episode.id))
         parent = trial.parent.version if trial.parent else None
         tx.versions.add(NewVersion(parent, self._episode.id, classes, weights, digest))

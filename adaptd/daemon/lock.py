@@ -17,6 +17,7 @@ from typing import Any
 from adaptd.errors import ProjectBusy
 
 LOCK_FILE = "daemon.lock"
+PUBLISHING_FILE = "publishing.lock"
 SIZE = 16384
 LOOKS = 50
 """Times a lock is tried while only somebody like `status` looks at it."""
@@ -86,6 +87,17 @@ def hold_project(state: Path, command: str) -> Iterator[Voice]:
     try:
         _lock(handle, state)
         yield Voice(handle, command)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def publishing_alone(state: Path) -> Iterator[None]:
+    """Be the only one who puts versions together; others wait. A person may roll back while the daemon works."""
+    handle = os.open(state / PUBLISHING_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
     finally:
         os.close(handle)
 

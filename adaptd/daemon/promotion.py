@@ -6,6 +6,7 @@ An old version comes back as the next number: whoever reads the repository takes
 from adaptd.config import Project
 from adaptd.daemon.answers import ask
 from adaptd.daemon.layout import Layout
+from adaptd.daemon.lock import publishing_alone
 from adaptd.daemon.materials import Materials
 from adaptd.daemon.publication import Candidate, Publisher, Staged
 from adaptd.daemon.repositories import publish
@@ -20,28 +21,41 @@ PUBLISHED = (VersionState.PROMOTED, VersionState.RETIRED)
 
 def promote(project: Project, store: Store, number: int, forced_because: str | None = None) -> Version:
     """Make a version the promoted one; one that the gate refuses only where a person says why."""
-    with store.reading() as tx:
-        version, promoted = tx.versions.get(number), tx.versions.find_latest(VersionState.PROMOTED)
-    if promoted is not None and promoted.version == number:
-        raise PublishError(f"version {number} is the promoted one already")
-    return Promoter(project, store, version, promoted, forced_because).run()
+    with publishing_alone(project.state):
+        with store.reading() as tx:
+            version, promoted = get_version(tx, number), tx.versions.find_latest(VersionState.PROMOTED)
+        if promoted is not None and promoted.version == number:
+            raise PublishError(f"version {number} is the promoted one already")
+        return Promoter(project, store, version, promoted, forced_because).run()
 
 
 def roll_back(project: Project, store: Store, number: int | None = None) -> Version:
     """Bring an older version back: the one given, or the one before the promoted."""
-    with store.reading() as tx:
-        promoted = tx.versions.find_latest(VersionState.PROMOTED)
-        target = tx.versions.get(number) if number is not None else _find_before(tx, promoted)
-    if target.state not in PUBLISHED:
-        raise PublishError(f"version {target.version} is {target.state}: `adaptd promote {target.version} --force --why …` can")
-    if promoted is not None and target.weights_sha256 == promoted.weights_sha256:
-        raise PublishError(f"version {promoted.version} has the weights of version {target.version} already")
-    return Promoter(project, store, target, promoted, f"rolled back to version {target.version}").run()
+    with publishing_alone(project.state):
+        with store.reading() as tx:
+            promoted = tx.versions.find_latest(VersionState.PROMOTED)
+            target = get_version(tx, number) if number is not None else _find_before(tx, promoted)
+        if target.state not in PUBLISHED:
+            raise PublishError(
+                f"version {target.version} is {target.state}: `adaptd promote {target.version} --force --why …` can"
+            )
+        if promoted is not None and target.weights_sha256 == promoted.weights_sha256:
+            raise PublishError(f"version {promoted.version} has the weights of version {target.version} already")
+        return Promoter(project, store, target, promoted, f"rolled back to version {target.version}").run()
 
 
 def publish_again(project: Project, store: Store, version: Version) -> None:
     """Export a version once more that was promoted, and whose files are gone."""
-    Promoter(project, store, version, version, None).stage_again()
+    with publishing_alone(project.state):
+        Promoter(project, store, version, version, None).stage_again()
+
+
+def get_version(tx: Transaction, number: int) -> Version:
+    """A version by its number, or an error that tells which there are."""
+    known = [version.version for version in tx.versions.list_all()]
+    if number not in known:
+        raise PublishError(f"there is no version {number}: there are {', '.join(map(str, known)) or 'none yet'}")
+    return tx.versions.get(number)
 
 
 def _find_before(tx: Transaction, promoted: Version | None) -> Version:
@@ -119,8 +133,6 @@ class Promoter:
     def _commit(self, tx: Transaction, number: int, staged: Staged, *, is_old: bool) -> None:
         old = self._version
         if is_old:
-            if tx.versions.next_number() != number:
-                raise PublishError("another version came meanwhile: try again")
             parent = self._promoted.version if self._promoted else None
             tx.versions.add(
                 NewVersion(parent, old.episode_id, old.classes, old.weights_path, old.weights_sha256, old.restores or old.version)
@@ -128,4 +140,7 @@ class Promoter:
         self._publisher.record(tx, number, staged)
         what = f"version {number}" + (f", the weights of version {old.version}," if is_old else "")
         message = f"{what} was promoted" + (f": {self._forced_because}" if self._forced_because else "")
-        tx.events.add("version-promoted", message, version=number, episode_id=old.episode_id, domain_id=self._episode.domain_id)
+        about = {"version": number, "episode_id": old.episode_id, "domain_id": self._episode.domain_id}
+        tx.events.add("version-promoted", message, **about)
+        if self._forced_because and not staged.gate.passed:
+            tx.events.add("version-forced", self._forced_because, **about)

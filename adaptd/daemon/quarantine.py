@@ -38,6 +38,8 @@ def _move(item: Quarantined, drop: Path, folder: Path) -> Path:
         return target if os.path.lexists(target) else folder / str(item.id)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        if os.path.lexists(target):  # spelled out, two odd names may be the same
+            raise FileExistsError(errno.EEXIST, "there is a file already", str(target))
         origin.rename(target)
     except OSError as problem:
         # A name grows when its odd bytes are spelled out, and a file may be where a folder is needed.

@@ -4,6 +4,7 @@ import logging
 
 from adaptd.config import Project
 from adaptd.daemon.layout import Layout
+from adaptd.daemon.lock import publishing_alone
 from adaptd.publishing.repository import Repository
 from adaptd.records import Version, VersionState
 from adaptd.store import Store
@@ -25,6 +26,11 @@ def publish(project: Project, store: Store, version: Version) -> None:
 
 def recover_repository(project: Project, store: Store) -> None:
     """Bring what was promoted before a kill to its place, as far as that needs no torch."""
+    with publishing_alone(project.state):
+        _recover(project, store)
+
+
+def _recover(project: Project, store: Store) -> None:
     with store.reading() as tx:
         versions = tx.versions.list_all()
     wanted = [(v.version, v.model_sha256) for v in versions if v.state is VersionState.PROMOTED and v.model_sha256]

@@ -8,7 +8,10 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adaptd.evaluation.matrix import Entry, Matrix
 from adaptd.evaluation.metrics import acc, bwt
@@ -49,6 +52,45 @@ def plot_comparison(runs: Mapping[str, Sequence[Matrix]], target: Path, title: s
         axes.set_title(name)
     last.set_yticklabels([])
     _save(figure, target, title, "mean over seeds, whiskers and bands: standard deviation")
+
+
+class Flip(Protocol):
+    """An image that got another class."""
+
+    @property
+    def domain(self) -> str:
+        """Where it is from."""
+
+    @property
+    def before(self) -> str:
+        """The class it had."""
+
+    @property
+    def after(self) -> str:
+        """The class it has."""
+
+    @property
+    def label(self) -> str | None:
+        """The truth, where it is known."""
+
+    @property
+    def pixels(self) -> NDArray[np.uint8]:
+        """[3, H, W]."""
+
+
+def plot_flips(flips: Sequence[Flip], target: Path) -> None:
+    """Images that two versions see differently, each with both classes and, where known, the truth."""
+    columns = min(8, max(1, len(flips)))
+    rows = max(1, math.ceil(len(flips) / columns))
+    figure = _new_figure(1.5 * columns + 0.4, 1.9 * rows + 0.8)
+    axes = figure.subplots(rows, columns, squeeze=False).flat
+    for place in axes:
+        place.axis("off")
+    for place, flip in zip(axes, flips, strict=False):
+        place.imshow(flip.pixels.transpose(1, 2, 0))
+        truth = "" if flip.label is None else f"\ntruth {_short(flip.label)}"
+        place.set_title(f"{_short(flip.domain)}\n{_short(flip.before)} → {_short(flip.after)}{truth}", fontsize=7)
+    _save(figure, target, "" if flips else "no image got another class", "")
 
 
 def _draw_heat_map(axes: "Axes", matrix: Matrix, font_size: float, digits: int) -> None:

@@ -203,7 +203,7 @@ class Shop:
     def leftovers(self) -> list[str]:
         """Files and folders that nothing in the store accounts for."""
         wanted = {"adaptd.db", "adaptd.db-wal", "adaptd.db-shm", "daemon.lock", "cache", "memory", "weights", "checkpoints"}
-        wanted |= {"staging", "staging/shop"}
+        wanted |= {"staging", "staging/shop", "publishing.lock"}
         wanted |= {path for (path,) in self.rows("SELECT weights_path FROM versions")}
         wanted |= {path for (path,) in self.rows("SELECT path FROM checkpoints")}
         wanted |= {f"checkpoints/{episode}" for (episode,) in self.rows("SELECT episode_id FROM checkpoints")}

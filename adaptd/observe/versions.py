@@ -1,0 +1,34 @@
+"""The list of versions as `adaptd versions --json` prints it. Decides nothing about them."""
+
+from pathlib import Path
+from typing import Any
+
+from adaptd.records import VersionState
+from adaptd.store import Transaction
+
+
+def list_versions(tx: Transaction, models: Path) -> list[dict[str, Any]]:
+    """Every version, oldest first."""
+    episodes = {episode.id: episode for episode in tx.episodes.list_all()}
+    names = {domain.id: domain.name for domain in tx.domains.list_all()}
+    served = tx.versions.find_latest(VersionState.PROMOTED)
+    forced = {event.version: event.message for event in tx.events.list_kind("version-forced")}
+    return [
+        {
+            "version": version.version,
+            "parent": version.parent,
+            "restores": version.restores,
+            "episode": episodes[version.episode_id].number,
+            "domain": names[episodes[version.episode_id].domain_id],
+            "state": version.state,
+            "served": served is not None and served.version == version.version,
+            "path": str(models / version.model_path) if version.model_path else None,
+            "sha256": version.model_sha256,
+            "weights_sha256": version.weights_sha256,
+            "gate": None if version.gate is None else {name: version.gate[name] for name in ("passed", "reasons")},
+            "forced_because": forced.get(version.version),
+            "created_at": version.created_at.isoformat(),
+            "promoted_at": version.promoted_at.isoformat() if version.promoted_at else None,
+        }
+        for version in tx.versions.list_all()
+    ]
