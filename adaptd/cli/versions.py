@@ -125,7 +125,9 @@ def _show_difference(difference: "Difference") -> None:
         table.add_column(title, justify="left" if title == "domain" else "right")
     for row in difference.rows:
         accuracies = [f"{value:.1%} {row.kind}" if value is not None else "–" for value in (row.before, row.after)]
-        table.add_row(escape(row.domain), *accuracies, *(str(count) for count in (row.better, row.worse, row.other)))
+        table.add_row(
+            escape(row.domain), *accuracies, *("–" if n is None else str(n) for n in (row.better, row.worse, row.other))
+        )
     make_console().print(table)
     for example in difference.examples:
         truth = f", truth {example.label}" if example.label else ""

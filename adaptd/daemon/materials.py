@@ -104,6 +104,10 @@ class Materials:
         """A past domain's memory, with its pseudo-labels."""
         return open_cache(self.memories[domain.id]).images
 
+    def list_remembered(self) -> tuple[Domain, ...]:
+        """The domains that have a memory."""
+        return tuple(domain for domain in self.measured_on if domain.id in self.memories)
+
     def open_samples(self) -> dict[str, ImageSet]:
         """Images of every domain, by its name."""
         return {domain.name: self.open_test(domain) or self.open_unlabelled(domain) for domain in self.measured_on}

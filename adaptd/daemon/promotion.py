@@ -107,8 +107,7 @@ class Promoter:
         if staged.sha256 is None:
             raise PublishError(f"version {self._version.version} cannot be exported again: {staged.gate.reasons[0]}")
         with self._store.writing() as tx:
-            assert self._version.model_path is not None
-            tx.versions.set_model(self._version.version, self._version.model_path, staged.sha256)
+            self._publisher.record(tx, self._version.version, staged)
             version = tx.versions.get(self._version.version)
         publish(self._project, self._store, version)
 

@@ -6,12 +6,14 @@ The order is what makes it safe: the files are whole in the staging folder, then
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from adaptd.config import Project
 from adaptd.daemon.answers import Answers, ask, compare
 from adaptd.daemon.layout import Layout
 from adaptd.daemon.materials import Materials
-from adaptd.daemon.repositories import repository_of
+from adaptd.daemon.repositories import TWIN, repository_of
+from adaptd.daemon.twin import stage_twin
 from adaptd.daemon.versions import load_version
 from adaptd.errors import ExportFailed, ParityFailed
 from adaptd.learning.backbones import Classifier
@@ -53,10 +55,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A version in the staging folder; `sha256` is None where it was refused."""
+    """A version in the staging folder; `sha256` is None where it was refused. `twin` tells what came of int8, if wanted."""
 
     gate: GateOutcome
     sha256: str | None
+    twin: dict[str, Any] | None = None
 
 
 class Publisher:
@@ -93,11 +96,13 @@ class Publisher:
         known = facts.model_dump() | {"gate": gate, "forced_because": candidate.forced_because, "parity": parity}
         card = Card(**known, model_sha256=digest, versions=software_versions())
         write_file(folder / CARD_FILE, card.to_text().encode())
-        return Staged(gate, digest)
+        wants_twin = self._project.settings.export.quantize
+        twin = stage_twin(self._project, self._materials, facts, folder / MODEL_FILE) if wants_twin else None
+        return Staged(gate, digest, twin)
 
     def record(self, tx: Transaction, version: int, staged: Staged) -> None:
         """What was decided becomes the version's state, in the transaction that makes it count."""
-        gate = staged.gate.model_dump(mode="json")
+        gate = staged.gate.model_dump(mode="json") | ({} if staged.twin is None else {TWIN: staged.twin})
         if staged.sha256 is None:
             tx.versions.set_state(version, VersionState.REJECTED, gate)
             return
