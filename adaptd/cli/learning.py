@@ -21,7 +21,7 @@ from adaptd.settings import NAME_PATTERN
 
 if TYPE_CHECKING:
     from adaptd.config import Project
-    from adaptd.daemon.episode import Finished
+    from adaptd.daemon.conclusion import Finished
     from adaptd.daemon.importing import Imported, Importer
     from adaptd.daemon.stopping import Stop
     from adaptd.learning.reports import StepReport

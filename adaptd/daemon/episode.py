@@ -10,20 +10,15 @@ import shutil
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
 
 from adaptd.config import Project
-from adaptd.daemon.answers import Answers, ask, make_row
+from adaptd.daemon.conclusion import PATIENCE_SECONDS, Conclusion, Finished
 from adaptd.daemon.importing import SUPERVISED
 from adaptd.daemon.layout import Layout
-from adaptd.daemon.lock import publishing_alone
-from adaptd.daemon.materials import MEMORY_IMAGES, Materials
-from adaptd.daemon.publication import Candidate, Publisher, Staged
-from adaptd.daemon.repositories import publish
+from adaptd.daemon.materials import Materials
 from adaptd.daemon.stopping import Stop
 from adaptd.daemon.sweep import sweep_episodes
-from adaptd.daemon.versions import load_version, write_weights
+from adaptd.daemon.versions import load_version
 from adaptd.errors import (
     AdaptdError,
     CheckpointError,
@@ -39,19 +34,15 @@ from adaptd.learning.checkpoint import read_checkpoint, write_checkpoint
 from adaptd.learning.loop import Episode as Training
 from adaptd.learning.methods.registry import create_method
 from adaptd.learning.plan import Plan
-from adaptd.learning.reports import Outcome, StepReport
+from adaptd.learning.reports import StepReport
 from adaptd.learning.weights import TORCHVISION, load_weights
-from adaptd.library.cache import write_cache
 from adaptd.machine import boot_id
-from adaptd.publishing.card import GateOutcome
-from adaptd.records import Accuracy, DomainState, Episode, Lease, MemoryItem, Progress, Version, VersionState
+from adaptd.records import DomainState, Episode, Lease, Progress, Version
 from adaptd.settings import Settings
-from adaptd.store import NewVersion, Store, Transaction
+from adaptd.store import Store, Transaction
 
 LEASE_SECONDS = 60.0
 PROGRESS_SECONDS = 1.0
-PATIENCE_SECONDS = 300.0
-"""How long a write that the episode cannot do without waits for a locked database."""
 CHECKPOINTS_KEPT = 2
 
 FAILURES = (EpisodeError, ConfigError, IntakeError)
@@ -61,25 +52,6 @@ log = logging.getLogger(__name__)
 
 ShowStep = Callable[[StepReport, float | None], None]
 """Told of every step, with the accuracy measured on the source test set after the last whole epoch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A committed episode."""
-
-    number: int
-    version: Version
-    report: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A model as the version it would be, judged and put into the staging folder."""
-
-    number: int
-    parent: Version | None
-    publisher: Publisher
-    staged: Staged
 
 
 class EpisodeRunner:
@@ -135,7 +107,15 @@ class EpisodeRunner:
         self._progress(Progress("preparing", training.step, training.steps))
         self._train(training, lambda: self._source_accuracy(model, materials))
         outcome = training.finish()
-        return self._finish(model, outcome, materials, parent)
+        conclusion = Conclusion(self._project, self._store, self._episode, self._lease, materials)
+        finished = conclusion.draw(model, outcome, parent, self._enter)
+        sweep_episodes(self._store, self._layout)
+        return finished
+
+    def _enter(self, phase: str) -> None:
+        """Stop here if asked to; else tell what comes next."""
+        self._stop.check()
+        self._progress(Progress(phase, 1, 1))
 
     def _find_parent(self, tx: Transaction) -> Version | None:
         """What the episode begins with. One that has begun stays with it, whatever was promoted meanwhile."""
@@ -220,99 +200,6 @@ class EpisodeRunner:
                 tx.checkpoints.forget(checkpoint.id)
         for checkpoint in old:
             shutil.rmtree(self._layout.state / checkpoint.path, ignore_errors=True)
-
-    def _finish(self, model: Classifier, outcome: Outcome, materials: Materials, parent: Version | None) -> Finished:
-        self._stop.check()
-        self._progress(Progress("evaluating", 1, 1))
-        digest = write_weights(self._layout, self._episode.id, model)
-        answers = ask(model, materials, self._settings.evaluation.batch_size)
-        row = make_row(answers, materials, self._settings.evaluation)
-        before = self._earlier_entries(materials)
-        self._stop.check()
-        self._progress(Progress("publishing", 1, 1))
-        with publishing_alone(self._layout.state):
-            trial = self._try_out(model, digest, materials, (parent, answers, row))
-            # What a rejected model takes for labels is not worth remembering.
-            memory = self._keep_memory(outcome, materials) if trial.staged.sha256 is not None else None
-            self._stop.check()
-            accuracies = (*before, *(replace(entry, version=trial.number) for entry in row))
-            with self._store.writing(PATIENCE_SECONDS) as tx:
-                finished = self._commit(tx, trial, digest, accuracies, (memory, outcome))
-            if finished.version.state is VersionState.PROMOTED:
-                publish(self._project, self._store, finished.version)
-        sweep_episodes(self._store, self._layout)
-        return finished
-
-    def _try_out(
-        self, model: Classifier, digest: str, materials: Materials, judged: tuple[Version | None, Answers, tuple[Accuracy, ...]]
-    ) -> Trial:
-        """Gate, export and proof of the model as the next version."""
-        parent, answers, row = judged
-        publisher = Publisher(self._project, self._store, materials)
-        with self._store.reading() as tx:
-            number, number_of_episode = tx.versions.next_number(), tx.episodes.next_number()
-            promoted = tx.versions.find_latest(VersionState.PROMOTED)
-        gate = publisher.judge(promoted, answers, model.settings.classes)
-        if promoted is not None and parent is not None and promoted.weights_sha256 != parent.weights_sha256:
-            why = f"It follows version {parent.version}, and version {promoted.version} was promoted while it was trained."
-            gate = GateOutcome(passed=False, reasons=(why, *gate.reasons), figures=gate.figures)
-        candidate = Candidate(number, model, digest, self._episode, number_of_episode, promoted or parent, row)
-        return Trial(number, promoted or parent, publisher, publisher.stage(candidate, gate))
-
-    def _commit(
-        self,
-        tx: Transaction,
-        trial: Trial,
-        digest: str,
-        accuracies: tuple[Accuracy, ...],
-        learnt: tuple[list[MemoryItem] | None, Outcome],
-    ) -> Finished:
-        """All that the episode came to, in one transaction."""
-        memory, outcome = learnt
-        classes, weights = self._settings.model.classes, self._layout.relative(self._layout.weights(self._episode.id))
-        parent = trial.parent.version if trial.parent else None
-        tx.versions.add(NewVersion(parent, self._episode.id, classes, weights, digest))
-        trial.publisher.record(tx, trial.number, trial.staged)
-        for accuracy in accuracies:
-            tx.accuracies.record(accuracy)
-        if memory is not None:
-            tx.memories.replace(self._episode.domain_id, memory)
-        tx.domains.place(self._episode.domain_id)
-        passed = trial.staged.sha256 is not None
-        why = None if passed else f"version {trial.number} was rejected: {trial.staged.gate.reasons[0]}"
-        tx.domains.set_state(self._episode.domain_id, DomainState.DONE, why)
-        report = outcome.report | {MEMORY_IMAGES: len(memory or ())}
-        number = tx.episodes.commit(self._episode.id, self._lease, report)
-        tx.checkpoints.forget_all()
-        message = f"episode {number} gave version {trial.number}" + ("" if passed else ", which the gate rejected")
-        self._event(tx.events.add, "episode-done", message, version=trial.number)
-        return Finished(number, tx.versions.get(trial.number), report)
-
-    def _keep_memory(self, outcome: Outcome, materials: Materials) -> list[MemoryItem] | None:
-        """Write the pixels of the new memory, and return its rows."""
-        if outcome.memory is None:
-            return None
-        kept = materials.merge_memory(outcome.memory, self._settings.memory.images_per_domain)
-        target = self._layout.memory(self._episode.domain_id, self._episode.id)
-        # Left by a process killed before its commit.
-        shutil.rmtree(target, ignore_errors=True)
-        write_cache(target, kept.images, kept.sha256, materials.preprocessing)
-        classes = self._settings.model.classes
-        assert kept.images.labels is not None
-        return [
-            MemoryItem(int(image), self._episode.domain_id, classes[int(label)], float(sure))
-            for image, label, sure in zip(kept.images.ids, kept.images.labels, kept.confidence, strict=True)
-        ]
-
-    def _earlier_entries(self, materials: Materials) -> list[Accuracy]:
-        """The source model and the one before on the new domain: entries above R's diagonal, for FWT and for the gain."""
-        entries: list[Accuracy] = []
-        own = tuple(domain for domain in materials.measured_on if domain.id == self._episode.domain_id)
-        for version in materials.earlier_versions:
-            answers = ask(load_version(self._layout, version), materials, self._settings.evaluation.batch_size, own)
-            row = make_row(answers, materials, self._settings.evaluation)
-            entries += [replace(entry, version=version.version) for entry in row if entry.domain_id == own[0].id]
-        return entries
 
     def _take_lease(self) -> Lease:
         owner = f"{socket.gethostname()}:{os.getpid()}"
