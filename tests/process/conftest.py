@@ -172,3 +172,22 @@ def pictures(tmp_path_factory: pytest.TempPathFactory, paint: Callable[..., Path
         return folder
 
     return domain
+
+
+@pytest.fixture(scope="session")
+def reference(
+    _trained_shop: Shop, pictures: Callable[[int], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Shop], tuple[int, list[tuple[Any, ...]]]]:
+    """Asserts that a LONG episode on pictures 0 ended as in an undisturbed run; its attempts, and what befell its workers."""
+    calm = _trained_shop.copy(tmp_path_factory.mktemp("calm") / "shop")
+    calm.does("adapt", pictures(0), "--domain", "camera", env=QUICK | LONG)
+    weights = "SELECT weights_sha256 FROM versions WHERE version = 2"
+
+    def compare(shop: Shop) -> tuple[int, list[tuple[Any, ...]]]:
+        assert shop.rows(weights) == calm.rows(weights)
+        matrix = "SELECT version, domain_id, kind, value FROM accuracies ORDER BY version, domain_id, kind"
+        assert shop.rows(matrix) == calm.rows(matrix)
+        ((attempts,),) = shop.rows("SELECT attempts FROM episodes WHERE number = 1")
+        return attempts, shop.rows("SELECT kind FROM events WHERE kind LIKE 'worker-%' ORDER BY id")
+
+    return compare
