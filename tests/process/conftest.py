@@ -27,7 +27,7 @@ QUICK = FAST | {
 }
 MANUAL = {"ADAPTD_INTAKE__TRIGGER": "manual"}
 """Images are imported, nothing is trained."""
-LONG = {"ADAPTD_TRAINING__EPOCHS": "100"}
+LONG = {"ADAPTD_TRAINING__EPOCHS": "200"}
 """Long enough to do something meanwhile."""
 
 
@@ -79,9 +79,8 @@ class Daemon:
 
     def training(self, steps: int = 1) -> int:
         """Wait until an episode has made some steps; its worker."""
-        at_work = "SELECT count(*) FROM episodes WHERE state = 'training' AND step >= ?".replace("?", str(steps))
-        wait_until(lambda: self.shop.rows(at_work)[0][0] and self.worker("episode"), "training")
-        return self.worker("episode")
+        reached = f"SELECT count(*) FROM checkpoints WHERE step >= {steps}"
+        return wait_until(lambda: self.shop.rows(reached) != [(0,)] and self.worker("episode"), "training")
 
     def worker(self, kind: str) -> int:
         """The worker of a kind, 0 where there is none."""
@@ -185,7 +184,8 @@ def reference(
 
     def compare(shop: Shop) -> tuple[int, list[tuple[Any, ...]]]:
         assert shop.rows(weights) == calm.rows(weights)
-        matrix = "SELECT version, domain_id, kind, value FROM accuracies ORDER BY version, domain_id, kind"
+        some = "WHERE version <= 2 AND domain_id <= 2 ORDER BY version, domain_id, kind"
+        matrix = f"SELECT version, domain_id, kind, value FROM accuracies {some}"
         assert shop.rows(matrix) == calm.rows(matrix)
         ((attempts,),) = shop.rows("SELECT attempts FROM episodes WHERE number = 1")
         return attempts, shop.rows("SELECT kind FROM events WHERE kind LIKE 'worker-%' ORDER BY id")

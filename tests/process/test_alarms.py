@@ -25,6 +25,7 @@ def test_a_second_daemon_leaves_at_once(shop, start, pictures):
     """It names the first one's process and writes nothing; so does `adapt`. After the first, a second may run."""
     first = start(shop)
     first.hear("watching")
+    wait_until(lambda: shop.status()["daemon"]["state"] == "idle", "being idle")
     before = {path: path.read_bytes() for path in shop.state.rglob("*") if path.is_file() and path.name != "adaptd.db-shm"}
     begun = time.monotonic()
     second = start(shop, log="second")
