@@ -18,7 +18,7 @@ from adaptd.daemon.layout import Layout
 from adaptd.daemon.lock import Voice
 from adaptd.daemon.notify import notify
 from adaptd.daemon.patience import Patience
-from adaptd.daemon.poison import count_crash
+from adaptd.daemon.poison import note_end
 from adaptd.daemon.quarantine import move_aside
 from adaptd.daemon.queue import Plan, is_cancelled, is_open, read_plan
 from adaptd.daemon.stopping import Stop
@@ -45,7 +45,7 @@ class Supervisor:
         self._layout = Layout(project.state)
         self._arrivals, self._watcher = Arrivals(project, store), Watcher(project.inbox)
         self._children: dict[Kind, Child] = {}
-        self._crashed: list[tuple[Job, str]] = []
+        self._fallen: list[tuple[Job, Ended]] = []
         self._plan = Plan()
         self._intake, self._queue, self._workers = Patience("the intake"), Patience("the queue"), Patience("a worker")
         self._started = datetime.now().astimezone()
@@ -102,10 +102,10 @@ class Supervisor:
         log.log(logging.INFO if ended.outcome is Outcome.DONE else logging.WARNING, ended.reason, extra=extra)
         if ended.outcome is Outcome.TROUBLE:
             self._workers.postpone(ended.reason)
-        elif ended.outcome is Outcome.CRASHED:
-            self._crashed.append((job, ended.reason))
         else:
             self._workers.clear()
+        if ended.outcome in {Outcome.CRASHED, Outcome.TAKEN}:
+            self._fallen.append((job, ended))
 
     def _go_on(self) -> None:
         """Clear up after the dead, stop what must not go on, start what is next."""
@@ -113,7 +113,7 @@ class Supervisor:
             sweep(self._store, self._layout)
             move_aside(self._store, self._layout)
             self._recovered = True
-        self._count_crashes()
+        self._clear_up()
         with self._store.reading() as tx:
             self._plan = read_plan(tx)
             cancelled = [child for child in self._children.values() if is_cancelled(tx, child.job)]
@@ -129,22 +129,21 @@ class Supervisor:
                 self._start(job)
         self._is_idle = not (self._children or wanted or self._intake.trouble) and self._arrivals.is_quiet
 
-    def _count_crashes(self) -> None:
-        while self._crashed:
-            job, reason = self._crashed[0]
+    def _clear_up(self) -> None:
+        while self._fallen:
+            job, ended = self._fallen[0]
             with self._store.writing() as tx:
-                count_crash(tx, job, reason)
+                note_end(tx, job, ended)
             if job.kind is Kind.EPISODE:
                 sweep_episodes(self._store, self._layout)
-            self._crashed.pop(0)
+            self._fallen.pop(0)
 
     def _give_up(self, child: Child) -> None:
         """Its work was cancelled: no checkpoint is needed."""
         child.kill()
         if child.wait(STOP_SECONDS):
             self._bury(child.job, Ended(Outcome.TAKEN, "it was cancelled"))
-            if child.job.kind is Kind.EPISODE:
-                sweep_episodes(self._store, self._layout)
+            self._clear_up()
 
     def _start(self, job: Job) -> None:
         child = self._children[job.kind] = Child(self._project, job, self._watcher.wake)
