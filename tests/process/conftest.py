@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -27,7 +28,7 @@ QUICK = FAST | {
 }
 MANUAL = {"ADAPTD_INTAKE__TRIGGER": "manual"}
 """Images are imported, nothing is trained."""
-LONG = {"ADAPTD_TRAINING__EPOCHS": "600", "ADAPTD_TRAINING__CHECKPOINT_SECONDS": "0.1"}
+LONG = {"ADAPTD_TRAINING__EPOCHS": "250", "ADAPTD_TRAINING__CHECKPOINT_SECONDS": "0.1"}
 """Long enough to do something meanwhile."""
 
 
@@ -38,6 +39,12 @@ def wait_until(condition: Callable[[], Any], what: str = "it", seconds: float = 
         assert time.monotonic() < deadline, f"{what} did not happen"
         time.sleep(0.01)
     return found
+
+
+def is_pending(pid: int, number: signal.Signals) -> bool:
+    """Whether a process that stands still was sent a signal."""
+    pending = Path(f"/proc/{pid}/status").read_text().partition("ShdPnd:")[2].split()[0]
+    return bool(int(pending, 16) >> (number - 1) & 1)
 
 
 class Daemon:
@@ -81,6 +88,21 @@ class Daemon:
         """Wait until an episode has made some steps; its worker."""
         reached = f"SELECT count(*) FROM checkpoints WHERE step >= {steps}"
         return wait_until(lambda: self.shop.rows(reached) != [(0,)] and self.worker("episode"), "training")
+
+    def hold(self, steps: int = 1) -> int:
+        """As `training`, and the worker stands still from then on, until `SIGCONT`."""
+        worker = self.training(steps)
+        while True:
+            os.kill(worker, signal.SIGSTOP)
+            # Not in the middle of a write, which would keep everybody else from the database.
+            with contextlib.closing(sqlite3.connect(self.shop.state / "adaptd.db", timeout=0.05)) as database:
+                try:
+                    database.execute("BEGIN IMMEDIATE")
+                except sqlite3.OperationalError:
+                    os.kill(worker, signal.SIGCONT)
+                    continue
+            assert self.shop.rows("SELECT count(*) FROM episodes WHERE state = 'training'") == [(1,)], "it is over"
+            return worker
 
     def worker(self, kind: str) -> int:
         """The worker of a kind, 0 where there is none."""
@@ -178,8 +200,10 @@ def reference(
     _trained_shop: Shop, pictures: Callable[[int], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[Shop], tuple[int, list[tuple[Any, ...]]]]:
     """Asserts that a LONG episode on pictures 0 ended as in an undisturbed run; its attempts, and what befell its workers."""
-    calm = _trained_shop.copy(tmp_path_factory.mktemp("calm") / "shop")
-    calm.does("adapt", pictures(0), "--domain", "camera", env=QUICK | LONG)
+    folder = tmp_path_factory.mktemp("calm")
+    calm = _trained_shop.copy(folder / "shop")
+    shutil.copytree(pictures(0), calm.root / "inbox" / "camera")
+    assert Daemon(calm, folder / "log", "--drain", env=LONG).end() == 0
     weights = "SELECT weights_sha256 FROM versions WHERE version = 2"
 
     def compare(shop: Shop) -> tuple[int, list[tuple[Any, ...]]]:
@@ -187,6 +211,7 @@ def reference(
         some = "WHERE version <= 2 AND domain_id <= 2 ORDER BY version, domain_id, kind"
         matrix = f"SELECT version, domain_id, kind, value FROM accuracies {some}"
         assert shop.rows(matrix) == calm.rows(matrix)
+        assert calm.rows("SELECT count(*) FROM versions") == [(2,)]
         ((attempts,),) = shop.rows("SELECT attempts FROM episodes WHERE number = 1")
         return attempts, shop.rows("SELECT kind FROM events WHERE kind LIKE 'worker-%' ORDER BY id")
 

@@ -1,8 +1,10 @@
 """Several domains at once: trained in the order in which they came, and everybody tells the same story."""
 
+import os
+import signal
 import urllib.request
 
-from .conftest import LONG, wait_until
+from .conftest import wait_until
 
 NAMES = ("first", "second", "third")
 
@@ -18,17 +20,18 @@ def test_three_domains_in_order(shop, start, drop, pictures):
     """Two come while the first trains; status, metrics, log and R agree at the time and in the end."""
     inbox = shop.root / "inbox"
     drop(pictures(0), inbox / NAMES[0])
-    daemon = start(shop, env=LONG)
-    daemon.training(1)
+    daemon = start(shop, env={"ADAPTD_TRAINING__EPOCHS": "60"})
+    worker = daemon.hold()
     # One after the other, as a second decides about the order.
     drop(pictures(1), inbox / NAMES[1])
     daemon.hear("second: 39 files came")
     drop(pictures(2), inbox / NAMES[2])
     address = shop.status()["daemon"]["address"]
-    wait_until(lambda: read_metrics(address)['adaptd_domains{state="queued"}'] >= 1, "queueing")
+    wait_until(lambda: read_metrics(address)['adaptd_domains{state="queued"}'] == 2, "queueing")
     told = shop.status()
     assert (told["daemon"]["state"], told["episode"]["domain"]) == ("training", "first")
     assert read_metrics(address)['adaptd_daemon_state{state="training"}'] == 1
+    os.kill(worker, signal.SIGCONT)
     daemon.until(**dict.fromkeys(NAMES, "done"))
     told = wait_until(lambda: (now := shop.status())["daemon"]["state"] == "idle" and now, "being idle")
     metrics = read_metrics(address)
