@@ -28,13 +28,13 @@ def resume(store: Store, name: str | None) -> str:
 
 
 def retry(store: Store, name: str) -> str:
-    """Queue a failed or cancelled domain again, with everything that came for it."""
+    """Queue a failed, cancelled or waiting domain again, with everything that came for it."""
     with store.writing() as tx:
         domain = get_domain(tx, name)
-        if domain.state not in {DomainState.FAILED, DomainState.SKIPPED}:
-            raise EpisodeError(f"{name} is {domain.state}: only a failed or cancelled domain can be tried again")
-        tx.drops.give_back(domain.id, tx.episodes.last_batch(domain.id) + 1)
-        if not tx.drops.list_waiting(domain.id):
+        waits_for_more = domain.state is DomainState.SETTLED and domain.reason is not None
+        if domain.state not in {DomainState.FAILED, DomainState.SKIPPED} and not waits_for_more:
+            raise EpisodeError(f"{name} is {domain.state}: only a domain that failed, was cancelled or waits can be tried again")
+        if not tx.drops.give_back(domain.id, tx.episodes.last_batch(domain.id) + 1):
             how = "adaptd source import DIR" if name == SOURCE else f"adaptd adapt DIR --domain {name}"
             raise EpisodeError(f"{name} did not come through the inbox: run `{how}` again, or drop its images into the inbox")
         tx.domains.set_state(domain.id, DomainState.SETTLED)
