@@ -14,7 +14,7 @@ from adaptd.config import Project
 from adaptd.daemon.layout import Layout
 from adaptd.errors import ClaimRefused, DropChanged, InboxUnavailable
 from adaptd.intake.claiming import Claimed, claim
-from adaptd.intake.copying import clear_unfinished
+from adaptd.intake.moving import clear_unfinished
 from adaptd.intake.scanner import Drop, Scan, Scanner
 from adaptd.intake.settling import DropState, Settling
 from adaptd.library.folders import printable

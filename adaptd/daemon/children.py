@@ -21,6 +21,7 @@ class Kind(StrEnum):
 
     IMPORT = "import"
     EPISODE = "episode"
+    PUBLISH = "publish"
 
 
 class Outcome(StrEnum):
@@ -40,7 +41,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Work for one process: a domain to import or an episode to train, by id."""
+    """Work for one process: a domain to import or an episode to train, by id; a version to export again, by number."""
 
     kind: Kind
     key: int

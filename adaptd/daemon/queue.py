@@ -29,6 +29,8 @@ def read_plan(tx: Transaction) -> Plan:
 
 def is_cancelled(tx: Transaction, job: Job) -> bool:
     """Whether a person gave up what a worker is doing."""
+    if job.kind is Kind.PUBLISH:
+        return False
     if job.kind is Kind.IMPORT:
         return tx.domains.get(job.key).state is DomainState.SKIPPED
     return tx.episodes.get(job.key).state is EpisodeState.CANCELLED

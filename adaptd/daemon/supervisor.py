@@ -13,6 +13,7 @@ from typing import Any
 
 from adaptd.config import Project, load_project
 from adaptd.daemon.arrivals import Arrivals
+from adaptd.daemon.care.release import finish as finish_releases
 from adaptd.daemon.children import Child, Ended, Job, Kind, Outcome
 from adaptd.daemon.layout import Layout
 from adaptd.daemon.lock import Voice
@@ -21,6 +22,7 @@ from adaptd.daemon.patience import Patience
 from adaptd.daemon.poison import note_end
 from adaptd.daemon.quarantine import move_aside
 from adaptd.daemon.queue import Plan, is_cancelled, is_open, read_plan
+from adaptd.daemon.repositories import find_unpublished, recover_repository
 from adaptd.daemon.stopping import Stop
 from adaptd.daemon.sweep import sweep, sweep_episodes
 from adaptd.errors import ConfigError, InboxUnavailable
@@ -100,11 +102,11 @@ class Supervisor:
         del self._children[job.kind]
         extra = {"domain": job.domain, str(job.kind): job.key, "outcome": str(ended.outcome)}
         log.log(logging.INFO if ended.outcome is Outcome.DONE else logging.WARNING, ended.reason, extra=extra)
-        if ended.outcome is Outcome.TROUBLE:
+        if ended.outcome is Outcome.TROUBLE or (job.kind is Kind.PUBLISH and ended.outcome is Outcome.CRASHED):
             self._workers.postpone(ended.reason)
         else:
             self._workers.clear()
-        if ended.outcome in {Outcome.CRASHED, Outcome.TAKEN}:
+        if ended.outcome in {Outcome.CRASHED, Outcome.TAKEN} and job.kind is not Kind.PUBLISH:
             self._fallen.append((job, ended))
 
     def _go_on(self) -> None:
@@ -112,6 +114,8 @@ class Supervisor:
         if not self._recovered:
             sweep(self._store, self._layout)
             move_aside(self._store, self._layout)
+            finish_releases(self._store, self._layout)
+            recover_repository(self._project, self._store)
             self._recovered = True
         self._clear_up()
         with self._store.reading() as tx:
@@ -123,11 +127,17 @@ class Supervisor:
                 self._give_up(child)
             elif self._plan.holds(child.job) or not (may_train or child.job.kind is Kind.IMPORT):
                 child.ask_to_stop()
-        wanted = [job for job in self._plan.jobs if may_train or job.kind is Kind.IMPORT]
+        wanted = [*self._list_unpublished(), *self._plan.jobs]
+        wanted = [job for job in wanted if may_train or job.kind is not Kind.EPISODE]
         for job in wanted:
             if job.kind not in self._children and self._has_room and not self._workers.trouble:
                 self._start(job)
         self._is_idle = not (self._children or wanted or self._intake.trouble) and self._arrivals.is_quiet
+
+    def _list_unpublished(self) -> list[Job]:
+        """The promoted version where its files are gone: it has to be exported again."""
+        version = find_unpublished(self._store, self._project)
+        return [] if version is None else [Job(Kind.PUBLISH, version.version, f"version {version.version}")]
 
     def _clear_up(self) -> None:
         while self._fallen:

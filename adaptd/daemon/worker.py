@@ -34,7 +34,7 @@ def main(words: list[str]) -> int:
             project = Project(Path(root), Settings.model_validate_json(sys.stdin.read()), {})
             set_up_logs(project.settings.logging.level, project.settings.logging.format)
             with Store(project.database, project.settings.database.busy_timeout_seconds) as store:
-                ended = (_import if kind == Kind.IMPORT else _train)(project, store, int(key), stop)
+                ended = WORK[Kind(kind)](project, store, int(key), stop)
         except Interrupted as problem:
             ended = Ended(Outcome.STOPPED, str(problem))
         except StoreConflict as problem:
@@ -85,6 +85,19 @@ def _train(project: Project, store: Store, episode_id: int, stop: Stop) -> Ended
     except (EpisodeError, ConfigError, IntakeError) as problem:
         return Ended(Outcome.FAILED, str(problem))
     return Ended(Outcome.DONE, f"episode {finished.number} gave version {finished.version.version}")
+
+
+def _publish(project: Project, store: Store, number: int, stop: Stop) -> Ended:
+    from adaptd.daemon.promotion import publish_again
+
+    with store.reading() as tx:
+        version = tx.versions.get(number)
+    stop.check()
+    publish_again(project, store, version)
+    return Ended(Outcome.DONE, f"version {number} was exported again")
+
+
+WORK = {Kind.IMPORT: _import, Kind.EPISODE: _train, Kind.PUBLISH: _publish}
 
 
 if __name__ == "__main__":
