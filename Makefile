@@ -27,7 +27,7 @@ types: install
 	$(BIN)/mypy
 
 unit: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 kills: install  ## sixty random SIGKILLs of the daemon; `make test` has twenty
 	ADAPTD_KILLS=60 $(BIN)/python -m pytest tests/process/test_kills.py
