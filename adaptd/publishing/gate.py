@@ -224,9 +224,13 @@ def _place(comparison: Comparison) -> str:
 
 
 def _stands_out(before: tuple[float, int], after: tuple[float, int], level: float) -> bool:
-    """Whether the first of two shares, each with its number of images, is larger by more than their sampling error."""
-    error = sqrt(sum(share * (1 - share) / n for share, n in (before, after)))
-    return before[0] - after[0] > NormalDist().inv_cdf(1 - level) * error
+    """Whether the first of two shares, each with its number of images, is larger by more than their sampling error.
+
+    With one right and one wrong image added to each (Agresti and Caffo): a share of 1 on twenty images is not without error.
+    """
+    shares = [((share * n + 1) / (n + 2), n + 2) for share, n in (before, after)]
+    error = sqrt(sum(share * (1 - share) / n for share, n in shares))
+    return shares[0][0] - shares[1][0] > NormalDist().inv_cdf(1 - level) * error
 
 
 def _binomial_tail(n: int, p: float, k: int) -> float:
