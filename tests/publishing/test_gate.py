@@ -135,10 +135,9 @@ def test_small_losses_do_not_add_up_for_ever():
         outcome = judge([on_test("source", before, after, truth)], SETTINGS, CLASSES, best)
         passed.append(outcome.passed)
     assert passed == [True, True, False, False]
-    assert outcome.reasons == (
-        "On the source, measured accuracy is 96.8% on 1000 images, and was 100.0% with version 1: a drop of 3.2% since then, "
-        "allowed are 2.0%.",
-    )
+    (reason,) = outcome.reasons
+    assert reason.startswith("On the source, measured accuracy is 96.8% on 1000 images, and was 100.0% with version 1")
+    assert reason.endswith("a drop of 3.2% since then, allowed are 2.0%.")
 
 
 def test_a_best_version_by_luck_does_not_bind():
