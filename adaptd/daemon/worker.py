@@ -88,12 +88,10 @@ def _train(project: Project, store: Store, episode_id: int, stop: Stop) -> Ended
 
 
 def _publish(project: Project, store: Store, number: int, stop: Stop) -> Ended:
-    from adaptd.daemon.promotion import publish_again
+    from adaptd.daemon.promotion import finish_publishing
 
-    with store.reading() as tx:
-        version = tx.versions.get(number)
     stop.check()
-    publish_again(project, store, version)
+    finish_publishing(project, store)
     return Ended(Outcome.DONE, f"version {number} was exported again")
 
 

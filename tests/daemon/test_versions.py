@@ -11,7 +11,7 @@ from PIL import Image
 
 from adaptd.publishing.card import read_card
 
-from .conftest import REPOSITORY
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 SCHEMA = json.loads((REPOSITORY / "docs" / "schemas" / "versions.json").read_text())
 WRECK = {"ADAPTD_TRAINING__LEARNING_RATE": "5"}
