@@ -22,7 +22,7 @@ from adaptd.daemon.patience import Patience
 from adaptd.daemon.poison import note_end
 from adaptd.daemon.quarantine import move_aside
 from adaptd.daemon.queue import Plan, is_cancelled, is_open, read_plan
-from adaptd.daemon.repositories import find_unpublished, recover_repository
+from adaptd.daemon.repositories import find_unpublished
 from adaptd.daemon.stopping import Stop
 from adaptd.daemon.sweep import sweep, sweep_episodes
 from adaptd.errors import ConfigError, InboxUnavailable
@@ -115,7 +115,6 @@ class Supervisor:
             sweep(self._store, self._layout)
             move_aside(self._store, self._layout)
             finish_releases(self._store, self._layout)
-            recover_repository(self._project, self._store)
             self._recovered = True
         self._clear_up()
         with self._store.reading() as tx:
