@@ -129,9 +129,9 @@ class IntakeSettings(Section):
 class MethodSettings(Section):
     """How an episode adapts."""
 
-    name: Literal["grcl", "contrastive+sdc", "contrastive+source", "contrastive+source+memory", "source-only"] = Field(
-        "grcl", description="the adaptation method"
-    )
+    name: Literal[
+        "grcl", "contrastive+sdc", "contrastive+source", "contrastive+source+memory", "source-only", "guarded", "self-training"
+    ] = Field("grcl", description="the adaptation method")
     constraints: Literal["pooled", "per-domain"] = Field(
         "pooled", description="pooled: one constraint over all memories (Eq. 6); per-domain: one for each (Eq. 6-0)"
     )
@@ -151,7 +151,7 @@ class TrainingSettings(Section):
     memory_share: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.25, description="share drawn from memories; goes to the target while there are none"
     )
-    optimizer: Literal["sgd", "adamw"] = Field("sgd", description="update rule applied to the projected gradient")
+    optimizer: Literal["sgd", "adamw", "rmsprop"] = Field("sgd", description="update rule applied to the projected gradient")
     learning_rate: Positive = Field(0.001, description="peak rate; decays as a cosine")
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="for sgd; above 0 it weakens the constraints")
     weight_decay: NotNegative = Field(0.0, description="above 0 it weakens the constraints")

@@ -19,7 +19,7 @@ class Plan:
     batch_size: int
     source_share: float
     memory_share: float
-    optimizer: Literal["sgd", "adamw"]
+    optimizer: Literal["sgd", "adamw", "rmsprop"]
     learning_rate: float
     momentum: float
     weight_decay: float
