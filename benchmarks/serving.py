@@ -164,6 +164,13 @@ class Contestant:
         """What its processes took so far."""
         return sum(self.processes().values())
 
+    def settle(self, seconds: float = 10) -> None:
+        """Wait until it has nothing left to do: requests of clients that went away must not burden its next turn."""
+        deadline, before = time.monotonic() + seconds, -1.0
+        while time.monotonic() < deadline and (now := self.cpu_seconds()) - before > 0.02:
+            before = now
+            time.sleep(0.3)
+
     def wait_for_port(self, seconds: float = 60) -> bool:
         """Whether it starts to listen."""
         deadline = time.monotonic() + seconds
@@ -257,6 +264,7 @@ def measure(contestant: Contestant, request: Path, clients: int, batch: int, sec
     command = [sys.executable, "-m", "benchmarks.http_load", str(order)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     spent = contestant.cpu_seconds() - before
+    contestant.settle()
     contestant.signal(signal.SIGSTOP)
     found = json.loads(done.stdout)
     rate = found["requests_per_second"] * batch

@@ -127,6 +127,13 @@ def test_no_pickle_anywhere():
     ] == []
 
 
+def test_the_supervisor_loads_no_torch():
+    """The daemon's own process stays light: nothing it imports, at any depth, loads torch or ONNX Runtime."""
+    program = "import sys, adaptd.daemon.supervisor, adaptd.cli.daemon, adaptd.observe.http; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert set(run.stdout.split()) & {"torch", "torchvision", "onnxruntime", "onnx", "alembic", "matplotlib"} == set()
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptd.daemon.layout import Layout
+from adaptd.daemon.layout import Layout, remembers
 from adaptd.learning.batches import EpisodeData
 from adaptd.learning.grcl import MemorySelection
 from adaptd.library.cache import Cache, open_cache, take
@@ -14,9 +14,6 @@ from adaptd.library.imageset import ImageSet
 from adaptd.library.preprocessing import Preprocessing
 from adaptd.records import Domain, Episode, EpisodeState, Split, Version
 from adaptd.store import Transaction
-
-MEMORY_IMAGES = "memory_images"
-"""Under this name an episode's report tells how large a memory it kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +126,6 @@ class Materials:
     def _open(self, domain: Domain, split: Split) -> list[Cache]:
         """The caches of a split. The store says which there are: one that is gone must not pass for none."""
         return [open_cache(self.layout.cache(domain.id, batch, part)) for batch, part in self.parts[domain.id] if part is split]
-
-
-def remembers(episode: Episode) -> bool:
-    """Whether a finished episode kept a memory: one whose version was rejected did not."""
-    return episode.report.get(MEMORY_IMAGES) != 0
 
 
 def _hashes(cache: Cache) -> dict[int, str]:

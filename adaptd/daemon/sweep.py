@@ -3,8 +3,7 @@
 import shutil
 from pathlib import Path
 
-from adaptd.daemon.layout import Layout
-from adaptd.daemon.materials import remembers
+from adaptd.daemon.layout import Layout, remembers
 from adaptd.library.cache import remove_unfinished
 from adaptd.records import Episode, EpisodeState
 from adaptd.store import Store
