@@ -28,13 +28,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from adaptd.config import render_toml
+from adaptd.library.preprocessing import Preprocessing
 from adaptd.machine import cpu_count
+from adaptd.publishing.card import CARD_FILE, Card, GateOutcome, Parity, software_versions
 
 OUT = Path(__file__).parent / "out"
 CACHE = Path.home() / ".cache" / "adaptd-bench" / "peers"
@@ -99,15 +102,23 @@ def make_project(folder: Path, name: str, model: bytes) -> None:
     place.mkdir(parents=True)
     (folder / "adaptd.toml").write_text(render_toml({"model.name": name, "model.image_size": SIZES[name]}))
     (place / "model.onnx").write_bytes(model)
-    card = {
-        "schema": "adaptd.card/1",
-        "model": name,
-        "version": 1,
-        "classes": [str(number) for number in range(CLASSES)],
-        "model_sha256": hashlib.sha256(model).hexdigest(),
-        "preprocessing": {"image_size": SIZES[name], "resize": "stretch-bilinear"},
-    }
-    (place / "card.json").write_text(json.dumps(card))
+    card = Card(
+        model=name,
+        version=1,
+        episode=0,
+        domain="source",
+        created_at=datetime.now(UTC),
+        backbone=name,
+        classes=tuple(str(number) for number in range(CLASSES)),
+        preprocessing=Preprocessing(SIZES[name]),
+        weights_sha256="",
+        config_hash="",
+        gate=GateOutcome(passed=True, reasons=("For a benchmark.",)),
+        parity=Parity(exporter="torchscript", max_error=0, equal_argmax=1, ties=0, tolerance=None, images={}),
+        model_sha256=hashlib.sha256(model).hexdigest(),
+        versions=software_versions(),
+    )
+    (place / CARD_FILE).write_text(card.to_text())
 
 
 def make_request(contestant: str, name: str, batch: int) -> bytes:

@@ -179,8 +179,8 @@ class Zygote:
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
 
-    def start(self, *words: object, env: dict[str, str] | None = None, cwd: Path = REPOSITORY) -> Process:
-        """Start a command and go on."""
+    def start(self, *words: object, env: dict[str, str] | None = None, cwd: Path = REPOSITORY, stopped: bool = False) -> Process:
+        """Start a command and go on; `stopped`, it does not begin before SIGCONT."""
         self._count += 1
         folder = self._folder / str(self._count)
         folder.mkdir()
@@ -188,7 +188,7 @@ class Zygote:
             (folder / name).touch()  # it may be killed before it gets to that
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ADAPTD_")}
         environment = {**kept, "PYTHONPATH": str(REPOSITORY), "NO_COLOR": "1", "COLUMNS": "200", **FAST, **(env or {})}
-        order = {"words": [str(word) for word in words], "env": environment, "cwd": str(cwd)}
+        order = {"words": [str(word) for word in words], "env": environment, "cwd": str(cwd), "stopped": stopped}
         pid = self.ask(order | {"stdout": str(folder / "stdout"), "stderr": str(folder / "stderr")})
         return Process(self, pid, folder)
 
@@ -297,12 +297,12 @@ class Shop:
     def leftovers(self) -> list[str]:
         """Files and folders that nothing in the store accounts for."""
         wanted = {"adaptd.db", "adaptd.db-wal", "adaptd.db-shm", "daemon.lock", "cache", "memory", "weights", "checkpoints"}
-        wanted |= {"staging", "staging/shop", "publishing.lock"}
+        wanted |= {"staging", "staging/shop", "staging/shop-int8", "publishing.lock"}
         wanted |= {path for (path,) in self.rows("SELECT weights_path FROM versions")}
         wanted |= {path for (path,) in self.rows("SELECT path FROM checkpoints")}
         wanted |= {f"checkpoints/{episode}" for (episode,) in self.rows("SELECT episode_id FROM checkpoints")}
         wanted |= {f"cache/{d}-{b}-{s}" for d, b, s in self.rows("SELECT DISTINCT domain_id, batch, split FROM images")}
-        newest = "SELECT domain_id, max(id) FROM episodes WHERE state = 'done' AND number > 0 GROUP BY domain_id"
+        newest = "SELECT domain_id, max(id) FROM episodes WHERE report ->> 'memory_images' > 0 GROUP BY domain_id"
         wanted |= {f"memory/{d}-{e}" for d, e in self.rows(newest)}
         inside = ("index.json", "pixels.u8", "facts.json", "tensors.safetensors")
         found = {str(path.relative_to(self.state)) for path in self.state.rglob("*") if path.name not in inside}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptd.cli.project import open_project, open_store
+from adaptd.errors import PublishError
 
 if TYPE_CHECKING:
     from adaptd.config import Project
@@ -28,6 +29,7 @@ def run(
     SIGTERM and Ctrl-C leave a checkpoint and exit 0. SIGHUP reloads adaptd.toml.
     """
     from adaptd.daemon.lock import hold_project
+    from adaptd.daemon.repositories import recover_repository
     from adaptd.daemon.stopping import noting_signals
     from adaptd.daemon.supervisor import Supervisor
     from adaptd.observe.logs import set_up_logs
@@ -43,6 +45,10 @@ def run(
         Store(project.database, patience) as store,
     ):
         supervisor = Supervisor(project, store, voice, stop)
+        try:
+            recover_repository(project, store)
+        except (PublishError, OSError) as problem:
+            supervisor.warnings.append(str(problem))
         with _telling(project, store, supervisor):
             supervisor.run(drain=drain)
 

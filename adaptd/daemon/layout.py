@@ -3,10 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaptd.records import Episode, Split
-
-MEMORY_IMAGES = "memory_images"
-"""Under this name an episode's report tells how large a memory it kept."""
+from adaptd.records import Split
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +68,3 @@ class Layout:
     def relative(self, path: Path) -> str:
         """As it is kept in the store."""
         return str(path.relative_to(self.state))
-
-
-def remembers(episode: Episode) -> bool:
-    """Whether a finished episode left a memory: one whose version was rejected did not."""
-    return episode.report.get(MEMORY_IMAGES) != 0

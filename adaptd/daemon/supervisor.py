@@ -136,7 +136,7 @@ class Supervisor:
 
     def _list_unpublished(self) -> list[Job]:
         """The promoted version where its files are gone: it has to be exported again."""
-        version = find_unpublished(self._store, self._project)
+        version = find_unpublished(self._project, self._store)
         return [] if version is None else [Job(Kind.PUBLISH, version.version, f"version {version.version}")]
 
     def _clear_up(self) -> None:

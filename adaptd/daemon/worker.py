@@ -88,12 +88,12 @@ def _train(project: Project, store: Store, episode_id: int, stop: Stop) -> Ended
 
 
 def _publish(project: Project, store: Store, number: int, stop: Stop) -> Ended:
-    from adaptd.daemon.promotion import publish_again
+    from adaptd.daemon.lock import publishing_alone
+    from adaptd.daemon.promotion import finish_publishing
 
-    with store.reading() as tx:
-        version = tx.versions.get(number)
     stop.check()
-    publish_again(project, store, version)
+    with publishing_alone(project.state):
+        finish_publishing(project, store)
     return Ended(Outcome.DONE, f"version {number} was exported again")
 
 

@@ -28,7 +28,7 @@ QUICK = FAST | {
 }
 MANUAL = {"ADAPTD_INTAKE__TRIGGER": "manual"}
 """Images are imported, nothing is trained."""
-LONG = {"ADAPTD_TRAINING__EPOCHS": "250", "ADAPTD_TRAINING__CHECKPOINT_SECONDS": "0.1"}
+LONG = {"ADAPTD_TRAINING__EPOCHS": "150", "ADAPTD_TRAINING__CHECKPOINT_SECONDS": "0.1"}
 """Long enough to do something meanwhile."""
 
 

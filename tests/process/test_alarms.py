@@ -99,7 +99,8 @@ def test_a_full_disk(small_disk, start, pictures, reference):
     assert daemon.process.poll() is None
     wait_until(lambda: warned(shop, "trying again by itself"), "the alarm")
     ballast.unlink()
-    daemon.until(camera="done", later="done")
+    daemon.until(camera="done")
+    wait_until(lambda: shop.rows("SELECT batch FROM drops ORDER BY id") == [(1,), (1,)], "the import of the second")
     assert daemon.stop() == 0
     attempts, deaths = reference(shop)
     assert attempts > 1
@@ -135,8 +136,9 @@ def test_a_locked_database(shop, start, drop, pictures, reference):
         wait_until(lambda: warned(shop, "kept the database locked"), "the alarm")
         assert len(daemon.lines("the intake is in trouble")) == 1
         assert (inbox / "later").is_dir()
-    daemon.until(camera="done", later="done")
+    daemon.until(camera="done")
     assert reference(shop) == (1, [])
+    wait_until(lambda: shop.rows("SELECT batch FROM drops ORDER BY id") == [(1,), (1,)], "the import of the second")
     assert daemon.stop() == 0
 
 

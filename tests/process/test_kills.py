@@ -81,7 +81,7 @@ def wait_for(shop, moment: str, chance: random.Random) -> None:
     if moment == "start":
         time.sleep(chance.uniform(0, 1.2))
         return
-    before, deadline = figure(shop, moment), time.monotonic() + 4
+    before, deadline = figure(shop, moment), time.monotonic() + 3
     while figure(shop, moment) == before and time.monotonic() < deadline and not is_over(shop):
         time.sleep(0.002)
     time.sleep(chance.choice([0, 0, chance.uniform(0, 0.2)]))
