@@ -199,6 +199,8 @@ class EpisodeRunner:
         digest = write_checkpoint(folder, training.state())
         old = known[CHECKPOINTS_KEPT - 1 :]
         with self._store.writing(PATIENCE_SECONDS) as tx:
+            # Who lost the lease must not leave anything to go on from.
+            self._lease = tx.episodes.renew(self._episode.id, self._lease, self._checkpointed + LEASE_SECONDS)
             tx.checkpoints.add(self._episode.id, training.step, self._layout.relative(folder), digest)
             for checkpoint in old:
                 tx.checkpoints.forget(checkpoint.id)

@@ -55,9 +55,7 @@ def _find_import(tx: Transaction) -> Job | None:
 
 def _find_episode(tx: Transaction, paused: frozenset[str]) -> Job | None:
     """The oldest episode that nobody paused."""
-    unfinished = (*tx.episodes.list_all(EpisodeState.TRAINING), *tx.episodes.list_all(EpisodeState.QUEUED))
-    for episode in sorted(unfinished, key=lambda episode: episode.id):
-        job = Job(Kind.EPISODE, episode.id, tx.domains.get(episode.domain_id).name)
-        if paused.isdisjoint({EVERYTHING, job.domain}):
-            return job
+    for key, domain in tx.episodes.list_unfinished():
+        if paused.isdisjoint({EVERYTHING, domain}):
+            return Job(Kind.EPISODE, key, domain)
     return None
