@@ -129,9 +129,9 @@ class IntakeSettings(Section):
 class MethodSettings(Section):
     """How an episode adapts."""
 
-    name: Literal["grcl", "contrastive+sdc", "contrastive+source", "contrastive+source+memory", "source-only"] = Field(
-        "grcl", description="the adaptation method"
-    )
+    name: Literal[
+        "grcl", "contrastive+sdc", "contrastive+source", "contrastive+source+memory", "source-only", "guarded", "self-training"
+    ] = Field("grcl", description="the adaptation method")
     constraints: Literal["pooled", "per-domain"] = Field(
         "pooled", description="pooled: one constraint over all memories (Eq. 6); per-domain: one for each (Eq. 6-0)"
     )
@@ -151,8 +151,12 @@ class TrainingSettings(Section):
     memory_share: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.25, description="share drawn from memories; goes to the target while there are none"
     )
-    optimizer: Literal["sgd", "adamw"] = Field("sgd", description="update rule applied to the projected gradient")
-    learning_rate: Positive = Field(0.001, description="peak rate; decays as a cosine")
+    optimizer: Literal["auto", "sgd", "adamw", "rmsprop"] = Field(
+        "auto", description="update rule applied to the projected gradient; auto: rmsprop for guarded, sgd for the others"
+    )
+    learning_rate: NotNegative = Field(
+        0.0, description="peak rate, decays as a cosine; 0: what goes with the update rule and the backbone"
+    )
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="for sgd; above 0 it weakens the constraints")
     weight_decay: NotNegative = Field(0.0, description="above 0 it weakens the constraints")
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(0, description="same seed, same result")
@@ -303,6 +307,5 @@ LENET_SETTINGS: dict[str, object] = {
     "augmentation.horizontal_flip": False,
     "augmentation.shift": 0.1,
     "source.learning_rate": 0.002,
-    "training.learning_rate": 0.01,
 }
 """What goes with a LeNet: digits are small, a mirrored digit is another symbol, and a small network learns faster."""

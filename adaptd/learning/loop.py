@@ -19,7 +19,7 @@ from adaptd.learning.batches import Batches, EpisodeData
 from adaptd.learning.checkpoint import State
 from adaptd.learning.grcl import FlatParameters
 from adaptd.learning.methods.protocol import Method, Trainee, Update
-from adaptd.learning.optimizer import FlatOptimizer
+from adaptd.learning.optimizer import make_rule
 from adaptd.learning.plan import Plan
 from adaptd.learning.reports import Outcome, StepReport, Tally
 from adaptd.learning.survey import Surveys, survey_all, training_mode
@@ -38,10 +38,10 @@ class Episode:
         augmentation = Augmentation(plan.augmentation) if plan.augmentation else None
         self._batches = Batches(pools, plan.epochs, plan.seed, augmentation)
         self._flat = FlatParameters(model, rows=method.gradient_rows(pools))
-        self._optimizer = FlatOptimizer(self._flat, plan.optimizer, plan.momentum, plan.weight_decay)
+        self._optimizer = make_rule(self._flat, plan.optimizer, plan.momentum, plan.weight_decay)
         self._tally = Tally()
         self._begun = False
-        method.prepare(Trainee(model, self._flat, self._apply), pools, plan)
+        method.prepare(Trainee(model, self._flat, self._apply, self._optimizer.metric), pools, plan)
 
     @property
     def steps(self) -> int:

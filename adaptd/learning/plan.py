@@ -4,11 +4,27 @@ from dataclasses import dataclass
 from math import cos, pi
 from typing import Literal
 
+from adaptd.learning.backbones import LENETS
 from adaptd.machine import cpu_count
 from adaptd.settings import AugmentationSettings, MemorySettings, MethodSettings, Settings
 
 SOURCE_WARM_UP = 0.05
 """Share of the steps over which a source model's rate rises; an adapted model starts from trained weights instead."""
+
+
+Rule = Literal["sgd", "adamw", "rmsprop"]
+
+RATES: dict[Rule, float] = {"sgd": 0.001, "adamw": 0.0001, "rmsprop": 0.0001}
+"""What a pretrained network bears; a LeNet bears ten times as much."""
+
+
+def _find_rule(settings: Settings) -> Rule:
+    """Guarded self-training projects in RMSprop's metric; the paper's methods are what they are with plain SGD."""
+    return "rmsprop" if settings.method.name in {"guarded", "self-training"} else "sgd"
+
+
+def _find_rate(settings: Settings, rule: Rule) -> float:
+    return RATES[rule] * (10 if settings.model.backbone in LENETS else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +35,7 @@ class Plan:
     batch_size: int
     source_share: float
     memory_share: float
-    optimizer: Literal["sgd", "adamw"]
+    optimizer: Rule
     learning_rate: float
     momentum: float
     weight_decay: float
@@ -35,13 +51,14 @@ class Plan:
     def for_adaptation(cls, settings: Settings) -> "Plan":
         """An episode on a target domain."""
         t = settings.training
+        rule = _find_rule(settings) if t.optimizer == "auto" else t.optimizer
         return cls(
             epochs=t.epochs,
             batch_size=t.batch_size,
             source_share=t.source_share,
             memory_share=t.memory_share,
-            optimizer=t.optimizer,
-            learning_rate=t.learning_rate,
+            optimizer=rule,
+            learning_rate=t.learning_rate or _find_rate(settings, rule),
             momentum=t.momentum,
             weight_decay=t.weight_decay,
             warm_up=0.0,

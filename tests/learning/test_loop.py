@@ -45,6 +45,9 @@ RESUMED = [
     ("grcl", {"optimizer": "adamw", "learning_rate": 0.001}),
     ("contrastive+source+memory", {"momentum": 0.9}),
     ("contrastive+sdc", {"threads": 2, "epochs": 1}),
+    ("guarded", {}),
+    ("guarded", {"optimizer": "sgd"}),
+    ("self-training", {"optimizer": "adamw"}),
     ("supervised", {}),
 ]
 
@@ -107,7 +110,9 @@ def test_a_state_fits_only_its_own_episode(settings, data, squares):
     start(settings(threads=1), data).restore(state)
 
 
-@pytest.mark.parametrize("method", ["grcl", "contrastive+sdc", "contrastive+source", "contrastive+source+memory", "supervised"])
+@pytest.mark.parametrize(
+    "method", ["grcl", "contrastive+sdc", "contrastive+source", "contrastive+source+memory", "guarded", "supervised"]
+)
 def test_every_part_of_the_model_is_trained(settings, data, method):
     """Encoder and classifier move, and the projector wherever there is a contrastive loss."""
     episode = start(settings(learning_rate=0.1), data, method)
@@ -115,7 +120,7 @@ def test_every_part_of_the_model_is_trained(settings, data, method):
     reports = list(episode)
     assert not any(report.skipped for report in reports)
     moved = {name.split(".")[0] for name, value in episode.model.state_dict().items() if not torch.equal(before[name], value)}
-    assert moved >= {"encoder", "classifier"} | (set() if method == "supervised" else {"projector"})
+    assert moved >= {"encoder", "classifier"} | (set() if method in {"supervised", "guarded"} else {"projector"})
 
 
 def test_source_only_leaves_the_model_alone(settings, data):

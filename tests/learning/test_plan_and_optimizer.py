@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from adaptd.learning.grcl import FlatParameters
-from adaptd.learning.optimizer import FlatOptimizer
+from adaptd.learning.optimizer import make_rule
 from adaptd.learning.plan import Plan
-from adaptd.settings import Settings
+from adaptd.settings import MethodSettings, ModelSettings, Settings, TrainingSettings
 
 
 def test_adaptation_decays_as_a_cosine_from_the_peak(settings):
@@ -40,12 +40,27 @@ def test_plans_follow_the_settings():
     assert Plan.for_adaptation(default).threads >= 1
 
 
+class ReferenceRms(torch.optim.RMSprop):
+    """torch's RMSprop, with a running mean that is corrected for its youth, as Adam's is."""
+
+    def __init__(self, parameters) -> None:
+        super().__init__(parameters, lr=0.1, alpha=0.99, eps=0)
+        self.steps = 0
+
+    def step(self) -> None:
+        """A larger mean is a smaller step."""
+        self.steps += 1
+        self.param_groups[0]["lr"] = 0.1 * (1 - 0.99**self.steps) ** 0.5
+        super().step()
+
+
 @pytest.mark.parametrize(
     ("rule", "momentum", "reference"),
     [
         ("sgd", 0.0, lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.01)),
         ("sgd", 0.9, lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01)),
         ("adamw", 0.0, lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.01)),
+        ("rmsprop", 0.0, ReferenceRms),
     ],
 )
 def test_flat_updates_equal_layerwise_updates(rule, momentum, reference):
@@ -54,7 +69,7 @@ def test_flat_updates_equal_layerwise_updates(rule, momentum, reference):
     network = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 3))
     twin = copy.deepcopy(network)
     flat = FlatParameters(network)
-    optimizer, other = FlatOptimizer(flat, rule, momentum, 0.01), reference(twin.parameters())
+    optimizer, other = make_rule(flat, rule, momentum, 0.01), reference(twin.parameters())
     for step in range(4):
         x = torch.randn(8, 4)
         flat.clear()
@@ -66,7 +81,37 @@ def test_flat_updates_equal_layerwise_updates(rule, momentum, reference):
         other.step()
         if step == 1:
             kept = {name: value.clone() for name, value in optimizer.tensors().items()}
-            optimizer = FlatOptimizer(flat, rule, momentum, 0.01)
+            optimizer = make_rule(flat, rule, momentum, 0.01)
             optimizer.restore(kept)
     for ours, theirs in zip(network.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+def test_the_metric_is_that_of_the_step_taken():
+    """What RMSprop tells beforehand is what it multiplies row 0 with."""
+    torch.manual_seed(0)
+    network = nn.Linear(4, 3)
+    flat = FlatParameters(network)
+    optimizer = make_rule(flat, "rmsprop")
+    for _ in range(3):
+        flat.rows[0] = torch.randn(flat.theta.numel())
+        metric = optimizer.metric().clone()
+        flat.rows[0] = torch.randn(flat.theta.numel())  # projected meanwhile
+        before = flat.theta.detach().clone()
+        optimizer.apply(0.1)
+        torch.testing.assert_close(before - flat.theta, 0.1 * metric * flat.rows[0])
+
+
+def test_rule_and_rate_fit_method_and_backbone():
+    """The paper's methods keep plain SGD; a LeNet bears ten times the rate; what a user sets is taken."""
+    small = ModelSettings(backbone="lenet5", classes=("a", "b"))
+    for method, model, expected in (
+        ("grcl", ModelSettings(), ("sgd", 0.001)),
+        ("guarded", ModelSettings(), ("rmsprop", 0.0001)),
+        ("grcl", small, ("sgd", 0.01)),
+        ("guarded", small, ("rmsprop", 0.001)),
+    ):
+        plan = Plan.for_adaptation(Settings(method=MethodSettings(name=method), model=model))
+        assert (plan.optimizer, plan.learning_rate) == (expected[0], pytest.approx(expected[1]))
+    own = Plan.for_adaptation(Settings(training=TrainingSettings(optimizer="adamw", learning_rate=0.5)))
+    assert (own.optimizer, own.learning_rate) == ("adamw", 0.5)

@@ -3,7 +3,7 @@
 from adaptd.learning.grcl.bank import Bank
 from adaptd.learning.grcl.flat import FlatParameters
 from adaptd.learning.grcl.loss import Contrast, contrastive_loss
-from adaptd.learning.grcl.memory import MemorySelection, select_memory
+from adaptd.learning.grcl.memory import MemorySelection, class_ranks, select_memory
 from adaptd.learning.grcl.projection import Projection, project
 from adaptd.learning.grcl.pseudo_labels import PseudoLabels, class_centroids, pseudo_labels
 from adaptd.learning.grcl.step import Network, Part, Step, grcl_step
@@ -19,6 +19,7 @@ __all__ = [
     "PseudoLabels",
     "Step",
     "class_centroids",
+    "class_ranks",
     "contrastive_loss",
     "grcl_step",
     "project",

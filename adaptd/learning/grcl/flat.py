@@ -5,6 +5,7 @@ Gram matrix, a projection, an optimizer step and a checkpoint each touch one ten
 """
 
 from collections.abc import Sequence
+from math import ceil
 
 import torch
 from torch import Tensor, nn
@@ -47,15 +48,16 @@ class FlatParameters:
         for parameter in self._parameters:
             parameter.grad = None
 
-    def gram(self) -> Tensor:
-        """All inner products of the rows, [k, k] in float64.
+    def gram(self, metric: Tensor | None = None) -> Tensor:
+        """All inner products of the rows, [k, k] in float64; with a metric P [N], gᵢᵀ diag(P) gⱼ.
 
         In float32, 1 - c² of two rows with a million entries came out negative.
         """
         gram = torch.zeros(len(self.rows), len(self.rows), dtype=torch.float64)
-        for narrow in torch.split(self.rows, CHUNK, dim=1):
+        weights = [None] * ceil(self.rows.shape[1] / CHUNK) if metric is None else torch.split(metric, CHUNK)
+        for narrow, weight in zip(torch.split(self.rows, CHUNK, dim=1), weights, strict=True):
             wide = self._wide[:, : narrow.shape[1]].copy_(narrow)
-            gram.addmm_(wide, wide.T)
+            gram.addmm_(wide, wide.T if weight is None else (wide * weight).T)
         return gram
 
     def combine(self, coefficients: Sequence[float]) -> None:

@@ -32,12 +32,20 @@ def select_memory(ids: Tensor, pseudo: PseudoLabels, quota: int, per_class_cap: 
     by_id = ids.argsort()
     order = by_id[pseudo.confidence[by_id].argsort(descending=True, stable=True)]
     if per_class_cap:
-        order = order[_rank_in_class(pseudo.labels[order]) < per_class_cap]
+        order = order[rank_in_class(pseudo.labels[order]) < per_class_cap]
     kept = order[:quota]
     return MemorySelection(ids[kept], pseudo.labels[kept], pseudo.confidence[kept])
 
 
-def _rank_in_class(labels: Tensor) -> Tensor:
+def class_ranks(labels: Tensor, confidence: Tensor) -> Tensor:
+    """How many images of the same class are surer, [n]; ties go to the earlier row."""
+    order = confidence.argsort(descending=True, stable=True)
+    ranks = torch.empty_like(labels)
+    ranks[order] = rank_in_class(labels[order])
+    return ranks
+
+
+def rank_in_class(labels: Tensor) -> Tensor:
     """How many earlier entries have the same label, [n]."""
     by_class = labels.argsort(stable=True)
     sizes = torch.bincount(labels)

@@ -24,11 +24,12 @@ from adaptd.settings import MemorySettings
 
 @dataclass(frozen=True, slots=True)
 class Trainee:
-    """The classifier in training: itself, its parameters and gradient rows, and a way to step with row 0."""
+    """The classifier in training: itself, its parameters and gradient rows, a way to step along row 0, and that step's metric."""
 
     model: Classifier
     flat: FlatParameters
     apply: Callable[[], None]
+    metric: Callable[[], Tensor | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from adaptd.errors import ConfigError
 from adaptd.learning.methods.grcl import Grcl
+from adaptd.learning.methods.guarded import Guarded
 from adaptd.learning.methods.multitask import Multitask
 from adaptd.learning.methods.protocol import Method
 from adaptd.learning.methods.source_only import SourceOnly
@@ -14,6 +15,8 @@ METHODS: dict[str, Callable[[], Method]] = {
     "contrastive+sdc": lambda: Grcl("contrastive+sdc", memory_constraint=False),
     "contrastive+source": lambda: Multitask("contrastive+source", memory=False),
     "contrastive+source+memory": lambda: Multitask("contrastive+source+memory"),
+    "guarded": Guarded,
+    "self-training": lambda: Guarded("self-training", projected=False),
     "source-only": SourceOnly,
     "supervised": Supervised,
 }

@@ -1,0 +1,68 @@
+"""Guarded self-training: who takes part, and what the step promises."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from adaptd.learning.backbones import build_classifier
+from adaptd.learning.batches import EpisodeData
+from adaptd.learning.loop import Episode
+from adaptd.learning.methods.guarded import NOT_YET
+from adaptd.learning.methods.registry import create_method
+from adaptd.learning.plan import Plan
+from adaptd.learning.survey import survey
+from adaptd.settings import MethodSettings
+
+
+@pytest.fixture
+def begin(settings, squares):
+    """Begin an episode with a model that knows its source, ready for `update`."""
+
+    def make(name: str = "guarded", **training) -> Episode:
+        chosen = settings(**training)
+        chosen = chosen.model_copy(update={"method": MethodSettings(name=name)})
+        source = squares(36, 0)
+        model = build_classifier(chosen.model, seed=1)
+        list(Episode(model, create_method("supervised"), EpisodeData(source), Plan.for_source(chosen)))
+        memories = (squares(9, 1000, tint=20), squares(7, 2000, tint=40))
+        data = EpisodeData(source, memories, squares(60, 3000, tint=60))
+        episode = Episode(model, create_method(name), data, Plan.for_adaptation(chosen))
+        episode._begin()
+        return episode
+
+    return make
+
+
+def losses(episode: Episode) -> dict[str, float]:
+    """Cross-entropies of the constraints on the first batch."""
+    with torch.no_grad():
+        return {
+            part.name: functional.cross_entropy(episode.model(part.images), part.labels).item()
+            for part in episode._batches[0].parts
+            if part.labels is not None
+        }
+
+
+@pytest.mark.parametrize("optimizer", ["rmsprop", "sgd"])
+def test_a_small_step_raises_no_constraint(begin, optimizer):
+    """To first order neither the source's nor the memory's loss of the batch rises along the step that is really taken."""
+    episode = begin(optimizer=optimizer, learning_rate=1e-6)
+    before = losses(episode)
+    next(iter(episode))
+    after = losses(episode)
+    assert all(after[name] <= before[name] + 1e-6 for name in before), (before, after)
+
+
+def test_the_share_that_takes_part_grows(begin):
+    """Later in the episode at least as many images take part, of each class, and only where it agrees with the clusters."""
+    episode = begin()
+    method, target = episode.method, episode.data.target
+    seen = survey(episode.model, target)
+    counts = []
+    for progress in (0.0, 0.5, 1.0):
+        method._look(seen, progress)
+        used = method.labels[method.labels != NOT_YET]
+        assert torch.equal(used, seen.logits.argmax(dim=1)[method.labels != NOT_YET])
+        counts.append(torch.bincount(used, minlength=3))
+    assert bool((counts[0] <= counts[1]).all() and (counts[1] <= counts[2]).all())
+    assert 0 < int(counts[0].sum()) < int(counts[2].sum())
