@@ -89,8 +89,10 @@ def read_matrix(tx: Transaction) -> Matrix:
 def _best_known(accuracies: tuple[Accuracy, ...]) -> Mapping[tuple[int, int], Entry]:
     """One entry for a version and domain: measured where there is one, else estimated."""
     known: dict[tuple[int, int], Entry] = {}
-    for accuracy in sorted(accuracies, key=lambda a: a.kind is AccuracyKind.MEASURED):
-        known[accuracy.version, accuracy.domain_id] = Entry(accuracy.value, accuracy.kind, accuracy.n)
+    for accuracy in accuracies:
+        key = accuracy.version, accuracy.domain_id
+        if accuracy.kind is AccuracyKind.MEASURED or key not in known:
+            known[key] = Entry(accuracy.value, accuracy.kind, accuracy.n)
     return known
 
 
