@@ -130,5 +130,6 @@ _KINDS = {str(kind): kind for kind in AccuracyKind}
 
 def _accuracy(row: Row[Any]) -> Accuracy:
     # There may be tens of thousands: by position, in the order of the table's columns, this takes a quarter of the time.
-    version, domain_id, kind, *rest = row
+    values: tuple[Any, ...] = tuple(row)
+    version, domain_id, kind, *rest = values
     return Accuracy(version, domain_id, _KINDS[kind], *rest)
