@@ -1,6 +1,7 @@
 """The overview: what is served, is it good, what is running, what needs attention."""
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 from adaptd.observe.dashboard.site import Site
@@ -14,6 +15,15 @@ FORGOTTEN = 0.05
 """A domain that lost more than this share since its best is worth a look."""
 REFUSED = 0.2
 """So is one with more than this share of its files in quarantine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Something a person should look at, and where."""
+
+    text: str
+    domain: str | None = None
+    version: int | None = None
 
 
 def view_overview(tx: Transaction, site: Site) -> dict[str, Any]:
@@ -80,22 +90,22 @@ def _best(tx: Transaction, version: Version) -> dict[int, Accuracy]:
     return known
 
 
-def _attention(tx: Transaction, status: dict[str, Any]) -> list[dict[str, Any]]:
+def _attention(tx: Transaction, status: dict[str, Any]) -> list[Attention]:
     """What a person should look at, the daemon's own warnings first."""
-    found: list[dict[str, Any]] = [{"text": text} for text in status["daemon"]["warnings"]]
+    found = [Attention(text) for text in status["daemon"]["warnings"]]
     newest = tx.versions.find_latest()
     if newest is not None and newest.state is VersionState.REJECTED:
         reasons = (newest.gate or {}).get("reasons") or ["no reason is known"]
-        found.append({"text": f"The gate rejected version {newest.version}: {reasons[0]}", "version": newest.version})
+        found.append(Attention(f"The gate rejected version {newest.version}: {reasons[0]}", version=newest.version))
     for name, loss in status["metrics"]["forgetting"].items():
         if loss is not None and loss > FORGOTTEN:
             text = f"{name} was once {100 * loss:.1f} points better than after the newest episode."
-            found.append({"text": text, "domain": name})
+            found.append(Attention(text, domain=name))
     for item in status["queue"]:
         files = item["images"] + item["quarantined"]
         if item["quarantined"] > REFUSED * files:
             text = f"{item['quarantined']} of {files} files of {item['domain']} are in quarantine."
-            found.append({"text": text, "domain": item["domain"]})
+            found.append(Attention(text, domain=item["domain"]))
     return found
 
 
