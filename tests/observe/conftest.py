@@ -21,7 +21,10 @@ from ..daemon.conftest import FAST, paint
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOKEN = "a-token-of-the-tests"
-SECONDS = 120
+SCREENSHOTS = os.environ.get("ADAPTD_SCREENSHOTS", "")
+"""A folder to write the documentation's screenshots to; the project is then one of real digits, which takes minutes."""
+SECONDS = 900 if SCREENSHOTS else 120
+DOMAINS = ("optical", "paper", "photographs", "camera-7")
 
 __all__ = ["paint"]
 
@@ -74,6 +77,12 @@ class Shop:
         """`adaptd status --json`."""
         return json.loads(self.run("status", "--json"))
 
+    def set_epochs(self, epochs: int) -> None:
+        """For the drops that come from now on."""
+        path = self.root / "adaptd.toml"
+        head, section, rest = path.read_text().partition("[training]")
+        path.write_text(head + section + re.sub(r"\nepochs = \d+", f"\nepochs = {epochs}", rest, count=1))
+
     def drop(self, folder: Path, name: str) -> None:
         """Put a finished folder into the inbox."""
         aside = self.root / "inbox" / f".{name}.part"
@@ -93,28 +102,51 @@ class Shop:
 def shop_env() -> dict[str, str]:
     """Small and quick; any free port; a token for what changes something."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ADAPTD_")}
+    quick = {name: value for name, value in FAST.items() if name != "ADAPTD_TRAINING__EPOCHS"}
+    if SCREENSHOTS:
+        quick = {"ADAPTD_SOURCE__EPOCHS": "10", "ADAPTD_MEMORY__IMAGES_PER_DOMAIN": "200"}
     ours = {"ADAPTD_METRICS__PORT": "0", "ADAPTD_METRICS__TOKEN": TOKEN, "ADAPTD_SERVING__PORT": "0"}
     ours |= {"ADAPTD_INTAKE__SETTLE_SECONDS": "0", "ADAPTD_INTAKE__SCAN_SECONDS": "1", "PYTHONPATH": str(REPOSITORY)}
-    return kept | FAST | ours | {"ADAPTD_TRAINING__CHECKPOINT_SECONDS": "60", "NO_COLOR": "1"}
+    return kept | quick | ours | {"ADAPTD_TRAINING__CHECKPOINT_SECONDS": "60", "NO_COLOR": "1"}
 
 
 @pytest.fixture(scope="session")
-def new_shop(tmp_path_factory: pytest.TempPathFactory, paint: Any, shop_env: dict[str, str]) -> Shop:
+def pictures(tmp_path_factory: pytest.TempPathFactory, paint: Any) -> dict[str, Path]:
+    """A labelled source and four domains, each with a test set and a file that is no image."""
+    folder = tmp_path_factory.mktemp("pictures")
+    if SCREENSHOTS:
+        from adaptd.bench.demo import write_demo_data
+
+        write_demo_data(folder)
+        shutil.copytree(folder / "photographs", folder / "camera-7")
+    else:
+        paint(folder / "source", 20, seed=0)
+        for number, name in enumerate(DOMAINS, start=1):
+            paint(folder / name, 20, seed=number, shift=15 * number, flat=True)
+            paint(folder / name / "_test", 4, seed=10 + number, shift=15 * number)
+    for name in DOMAINS:
+        (folder / name / "broken.jpg").write_bytes(b"no image")
+    return {name: folder / name for name in ("source", *DOMAINS)}
+
+
+@pytest.fixture(scope="session")
+def new_shop(tmp_path_factory: pytest.TempPathFactory, pictures: dict[str, Path], shop_env: dict[str, str]) -> Shop:
     """A project with a trained source."""
-    folder = tmp_path_factory.mktemp("observed")
-    shop = Shop(folder / "shop", shop_env)
-    subprocess.run([sys.executable, "-m", "adaptd.cli.main", "init", shop.root, "--backbone", "lenet5"], env=shop_env, check=True)
-    shop.run("source", "import", paint(folder / "photos", 20, seed=0))
+    shop = Shop(tmp_path_factory.mktemp("observed") / "shop", shop_env)
+    backbone = "lenet" if SCREENSHOTS else "lenet5"
+    subprocess.run([sys.executable, "-m", "adaptd.cli.main", "init", shop.root, "--backbone", backbone], env=shop_env, check=True)
+    shop.set_epochs(6)
+    shop.run("source", "import", pictures["source"])
     return shop
 
 
 @dataclasses.dataclass
 class Lived:
-    """A project after three episodes, still scraped."""
+    """A project after three episodes, under a daemon and a server, scraped where Prometheus is installed."""
 
     shop: Shop
     serving: str
-    prometheus: str
+    prometheus: str | None
 
     def ask(self, expression: str) -> list[dict[str, Any]]:
         """What Prometheus answers; it must be no error."""
@@ -124,29 +156,26 @@ class Lived:
 
 
 @pytest.fixture(scope="session")
-def lived(new_shop: Shop, paint: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
-    """Daemon, server and Prometheus run while three domains come, one of them with files that are no images."""
-    if shutil.which("prometheus") is None:
-        pytest.skip("Prometheus is not installed: apt-get install prometheus")
+def lived(new_shop: Shop, pictures: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
+    """Daemon, server and Prometheus run while three domains come."""
     folder = tmp_path_factory.mktemp("lived")
     with contextlib.ExitStack() as stack:
         shop = stack.enter_context(new_shop.daemon(folder / "daemon.log"))
         stack.enter_context(running(*shop.command("serve"), log=folder / "serve.log", env=shop.env))
         said = wait_for("the server", lambda: re.search(r"http://[\d.]+:\d+", (folder / "serve.log").read_text()))
-        prometheus = stack.enter_context(_prometheus(folder, shop.address, said[0]))
-        for number, name in enumerate(("night", "fog", "dusk"), start=1):
-            domain = paint(folder / name, 20, seed=number, shift=20 * number, flat=True)
-            paint(domain / "_test", 4, seed=10 + number, shift=20 * number)
-            (domain / "broken.jpg").write_bytes(b"no image")
-            shop.drop(domain, name)
-        _predict(said[0], folder / "night" / "a-1-000.png")
+        prometheus = stack.enter_context(_prometheus(folder, shop.address, said[0])) if shutil.which("prometheus") else None
+        for name in DOMAINS[:3]:
+            shop.drop(pictures[name], name)
+        image = next(pictures["optical"].glob("*.png"))
+        _predict(said[0], image)
         metric = 'adaptd_episodes_total{outcome="done"} 4.0'
         wait_for("the third episode", lambda: metric in httpx.get(f"{shop.address}/metrics").text)
         lived = Lived(shop, said[0], prometheus)
-        _predict(said[0], folder / "night" / "a-1-000.png")
-        wait_for("the scrape", lambda: lived.ask('adaptd_episodes_total{outcome="done"} == 4'))
-        rate = 'sum(rate(adaptd_requests_total{endpoint="predict",code="200"}[1m])) > 0'
-        wait_for("the scrape of the server", lambda: lived.ask(rate))
+        _predict(said[0], image)
+        if prometheus:
+            wait_for("the scrape", lambda: lived.ask('adaptd_episodes_total{outcome="done"} == 4'))
+            rate = 'sum(rate(adaptd_requests_total{endpoint="predict",code="200"}[1m])) > 0'
+            wait_for("the scrape of the server", lambda: lived.ask(rate))
         yield lived
 
 

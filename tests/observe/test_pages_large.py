@@ -77,11 +77,12 @@ PAGES = ("/", "/matrix", "/matrix?row=0&column=1", "/domains", "/domains/camera-
 def test_every_page_is_quick_and_short(large, page):
     """Rendered within the limit, even when R must be read first, and small enough for a phone."""
     times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        answer = httpx.get(large + page)
-        times.append(time.perf_counter() - start)
-        assert answer.status_code == 200
+    with httpx.Client() as client:
+        for _ in range(3):
+            start = time.perf_counter()
+            answer = client.get(large + page)
+            times.append(time.perf_counter() - start)
+            assert answer.status_code == 200
     print(f"{page}: best {min(times) * 1000:.0f} ms of 3, {len(answer.content) / 1000:.0f} kB")
     assert min(times) < SECONDS
     assert len(answer.content) < 200_000
