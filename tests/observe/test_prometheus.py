@@ -36,7 +36,7 @@ def test_every_alert_fires_and_clears():
 
 
 def test_live_metrics_are_clean(lived):
-    """promtool has nothing to say about a live scrape of daemon and server; every figure of three episodes is there."""
+    """Promtool has nothing to say about a live scrape of daemon and server; every figure of three episodes is there."""
     for address in (lived.shop.address, lived.serving):
         assert promtool("check", "metrics", text=httpx.get(f"{address}/metrics").text) == ""
     text = httpx.get(f"{lived.shop.address}/metrics").text

@@ -96,7 +96,7 @@ def test_a_part_that_changes_is_put_in_place(browser, busy, lived):
     """An event that happens while somebody looks appears by itself."""
     browser.get(f"{busy}/events")
     lived.shop.run("pause", "optical")
-    wait_for("the event", lambda: "optical is paused" in browser.find_element("id", "events").text)
+    wait_for("the event", lambda: "optical is paused" in browser.find_element("id", "event-list").text)
     lived.shop.run("resume", "optical")
 
 
@@ -182,8 +182,7 @@ def test_screenshots(browser, busy):
             browser.get(busy + address)
             browser.execute_script("document.querySelectorAll('img').forEach((image) => { image.loading = 'eager'; })")
             if page == "overview":
-                drawn = ".live-chart polyline"
-                wait_for("a line", lambda: _length(browser.find_elements("css selector", drawn)) > 6)
+                wait_for("a line", lambda: _length(browser.find_elements("css selector", ".live-chart polyline")) > 6)
             height = browser.execute_script("return document.documentElement.scrollHeight")
             size = {"width": width, "height": min(height, 3000), "deviceScaleFactor": 1, "mobile": width < 500}
             browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)

@@ -3,7 +3,6 @@
 Publishing needs torch, which the supervisor never loads; and a person at a terminal gets the same answers.
 """
 
-import re
 import subprocess
 import sys
 import threading
@@ -18,6 +17,8 @@ from adaptd.observe.dashboard.access import is_from_here, is_token
 
 FORM_BYTES = 4096
 SECONDS = 900
+SAID = 2000
+"""As much of what the command said as is shown."""
 ACTIONS = ("back", "restore", "promote")
 
 
@@ -67,8 +68,8 @@ class Actions:
             return Done(worked=False, said=f"It did not end within {SECONDS} seconds.")
         finally:
             self._lock.release()
-        lines = (run.stdout if run.returncode == 0 else run.stderr).strip().splitlines()
-        return Done(run.returncode == 0, re.sub("^adaptd: ", "", lines[-1]) if lines else f"exit code {run.returncode}")
+        said = " ".join((run.stdout if run.returncode == 0 else run.stderr).split())[-SAID:]
+        return Done(run.returncode == 0, said.removeprefix("adaptd: ") or f"exit code {run.returncode}")
 
 
 async def _read_form(request: Request) -> dict[str, str]:
