@@ -32,6 +32,7 @@ ONLY_IN = {
     "alembic": {"store"},
     "watchdog": {"intake"},
     "prometheus_client": {"observe"},
+    "jinja2": {"observe"},
     "onnxruntime": {"serving", "publishing"},
     "torch": {"learning", "evaluation", "publishing", "bench"},
     "torchvision": {"learning"},

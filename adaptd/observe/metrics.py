@@ -17,6 +17,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from adaptd import __version__
+from adaptd.errors import StoreError
 from adaptd.evaluation.matrix import Matrix
 from adaptd.evaluation.metrics import summarize
 from adaptd.observe.matrices import MatrixKeeper
@@ -51,11 +52,13 @@ class DaemonCollector(Collector):
         )
         yield _gauge("adaptd_last_scan_timestamp_seconds", "When the inbox was last looked at.", health.get("scanned_at") or 0)
         yield _gauge("adaptd_disk_free_bytes", "Room on the disk of the state folder.", shutil.disk_usage(self._state).free)
-        with self._store.reading() as tx:
-            yield from _intake(tx)
-            yield from _episodes(tx)
-            yield from _versions(tx, self._model)
-            yield from _accuracies(self._matrices.read(tx))
+        try:
+            with self._store.reading() as tx:
+                known = [*_intake(tx), *_episodes(tx), *_versions(tx, self._model), *_accuracies(self._matrices.read(tx))]
+        except StoreError:
+            # The daemon's own state still tells that something is wrong, and of what is not known there are no figures.
+            return
+        yield from known
 
     def describe(self) -> list[Metric]:
         """Nothing is read when the collector is registered."""

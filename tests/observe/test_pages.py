@@ -187,6 +187,17 @@ def test_beyond_loopback_reading_needs_the_token(root, store):
         assert httpx.get(address, headers={"Host": "shop.example"}).status_code == 200
 
 
+def test_a_store_that_is_gone_is_said(pages, root, store):
+    """Pages answer 503 with the reason; metrics still tell the daemon's own state, and nothing that is not known."""
+    store.close()
+    (root / "state" / "adaptd.db").unlink()
+    answer = pages.get("/")
+    assert (answer.status_code, "adaptd.db" in answer.text) == (503, True)
+    text = pages.get("/metrics").text
+    assert 'adaptd_daemon_state{state="idle"} 1.0' in text
+    assert "adaptd_images_ingested_total" not in text
+
+
 def test_the_stream_tells_and_ends_with_the_server(root, store):
     """A listener hears the state at once, and the server does not wait for it when it stops."""
     with httpx.Client(timeout=30) as client, contextlib.ExitStack() as stack:

@@ -32,6 +32,10 @@ FLAGS = (
 )
 AXE = Path(os.environ.get("AXE", REPOSITORY / ".ci" / "node_modules" / "axe-core" / "axe.min.js"))
 
+POINTS = """return Math.min(...Array.from(
+    document.querySelectorAll(".live-chart"), (chart) => chart.querySelector("polyline")?.points.length ?? 0))"""
+"""How long the shortest line of the live charts is."""
+
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
@@ -66,6 +70,11 @@ def look(browser: Any, width: int, scheme: str) -> None:
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
 
 
+def read(browser: Any, selector: str) -> str:
+    """The text of an element, in one go: parts of a page are replaced under the reader's eyes."""
+    return browser.execute_script("return document.querySelector(arguments[0]).textContent", selector)
+
+
 def requests(browser: Any) -> set[str]:
     """Where the browser asked since the last time."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
@@ -77,17 +86,19 @@ def test_progress_moves_by_itself(browser, busy):
     """Step, bar and charts of the overview change without a reload, and the page says what goes on."""
     look(browser, 1280, "light")
     browser.get(busy)
-    find = browser.find_element
 
     def step() -> int:
-        return int(re.search(r"step (\d+)", find("id", "live-step").text)[1])
+        return int(re.search(r"step (\d+)", read(browser, "#live-step"))[1])
 
-    first, bar = step(), float(find("id", "live-progress").get_property("value"))
+    def bar() -> float:
+        return browser.execute_script("return document.querySelector('#live-progress').value")
+
+    first, start = step(), bar()
     wait_for("progress", lambda: step() > first)
-    wait_for("the bar", lambda: float(find("id", "live-progress").get_property("value")) > bar)
+    wait_for("the bar", lambda: bar() > start)
     wait_for("a chart", lambda: len(browser.find_elements("css selector", ".live-chart polyline")) >= 2)
-    assert find("id", "daemon-state").text == "training"
-    text = find("css selector", "main").text
+    assert read(browser, "#daemon-state") == "training"
+    text = read(browser, "main")
     assert "Version 4" in text or "The gate rejected version" in text
     assert "camera-7" in text
 
@@ -96,7 +107,7 @@ def test_a_part_that_changes_is_put_in_place(browser, busy, lived):
     """An event that happens while somebody looks appears by itself."""
     browser.get(f"{busy}/events")
     lived.shop.run("pause", "optical")
-    wait_for("the event", lambda: "optical is paused" in browser.find_element("id", "event-list").text)
+    wait_for("the event", lambda: "optical is paused" in read(browser, "#event-list"))
     lived.shop.run("resume", "optical")
 
 
@@ -182,15 +193,11 @@ def test_screenshots(browser, busy):
             browser.get(busy + address)
             browser.execute_script("document.querySelectorAll('img').forEach((image) => { image.loading = 'eager'; })")
             if page == "overview":
-                wait_for("a line", lambda: _length(browser.find_elements("css selector", ".live-chart polyline")) > 6)
+                wait_for("a line", lambda: (browser.execute_script(POINTS) or 0) > 6)
             height = browser.execute_script("return document.documentElement.scrollHeight")
             size = {"width": width, "height": min(height, 3000), "deviceScaleFactor": 1, "mobile": width < 500}
             browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
             browser.save_screenshot(str(folder / f"{page}-{width}-{scheme}.png"))
-
-
-def _length(lines: list[Any]) -> int:
-    return min((len(line.get_attribute("points").split()) for line in lines), default=0)
 
 
 def test_a_person_rolls_back_on_the_page(browser, busy, lived):
@@ -200,10 +207,10 @@ def test_a_person_rolls_back_on_the_page(browser, busy, lived):
     browser.get(f"{busy}/versions/{served}")
     browser.find_element("id", "token").send_keys("wrong")
     browser.find_element("css selector", "form button").click()
-    wait_for("the refusal", lambda: "that is not the token" in browser.find_element("css selector", "main").text)
+    wait_for("the refusal", lambda: "that is not the token" in read(browser, "main"))
     assert lived.shop.status()["served"]["version"] == served
     browser.get(f"{busy}/versions/{served}")
     browser.find_element("id", "token").send_keys(TOKEN)
     browser.find_element("css selector", "form button").click()
-    wait_for("the answer", lambda: "is promoted: the weights of version" in browser.find_element("css selector", "main").text)
+    wait_for("the answer", lambda: "is promoted: the weights of version" in read(browser, "main"))
     assert lived.shop.status()["served"]["version"] == 5

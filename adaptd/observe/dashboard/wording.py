@@ -28,7 +28,9 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 def points(change: float | None) -> str:
     """0.012 → +1.2, a difference of two shares."""
-    return NOTHING if change is None else f"{100 * change:+.1f}".replace("-", "−")
+    if change is None:
+        return NOTHING
+    return "0.0" if abs(change) < 0.0005 else f"{100 * change:+.1f}".replace("-", "−")
 
 
 def moment(when: datetime | str | float | None) -> str:
