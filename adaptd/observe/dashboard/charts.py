@@ -52,9 +52,12 @@ def heat(value: float) -> int:
     return min(HEAT_STEPS, max(0, round(value * HEAT_STEPS)))
 
 
-def draw_evolution(matrix: Matrix, columns: Sequence[int], rows: Sequence[int]) -> Chart | None:
-    """How these domains fared over these rows of R, each since its first episode; None where there is nothing to draw."""
-    since = {j: [(row, matrix.rows[row][j]) for row in rows if row >= matrix.first_rows[j]] for j in columns}
+def draw_evolution(matrix: Matrix, columns: Sequence[int], rows: Sequence[int], *, whole: bool = False) -> Chart | None:
+    """How these domains fared over these rows of R; None where there is nothing to draw.
+
+    Each since its first episode or, where `whole`, with what is known from before it too.
+    """
+    since = {j: [(row, matrix.rows[row][j]) for row in rows if whole or row >= matrix.first_rows[j]] for j in columns}
     known = [entry.value for column in since.values() for _, entry in column if entry is not None]
     if not known or not rows:
         return None

@@ -31,7 +31,7 @@ def view_domain(tx: Transaction, site: Site, name: str) -> dict[str, Any]:
         "domain": domain,
         "story": story,
         "events": story["events"][::-1][:EVENTS],
-        "chart": draw_evolution(matrix, column, rows) if column else None,
+        "chart": draw_evolution(matrix, column, rows, whole=True) if column else None,
         "samples": tx.images.sample(domain.id, SAMPLES),
         "memory": _memory(tx, domain),
         "memory_count": story["memory"],

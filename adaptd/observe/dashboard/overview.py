@@ -63,6 +63,7 @@ def view_served(tx: Transaction) -> dict[str, Any] | None:
         "measured_count": len(measured),
         "estimated": sum(estimated) / len(estimated) if estimated else None,
         "estimated_count": len(estimated),
+        "lowest": min(rows, key=lambda row: row["value"], default=None),
         "gate": served.gate,
     }
 

@@ -44,13 +44,17 @@ function draw(figure) {
   if (!names.length) return;
   const low = Math.min(0, ...values), high = Math.max(...values, low + 1e-6);
   const first = points[0].step, last = Math.max(points[points.length - 1].step, first + 1);
-  svg.replaceChildren();
+  const scale = document.createElementNS(SVG, "text");
+  scale.setAttribute("x", "6");
+  scale.setAttribute("y", "11");
+  scale.textContent = `${high.toPrecision(3)} at the top, ${low.toPrecision(1)} at the bottom; steps ${first} to ${last}`;
+  svg.replaceChildren(scale);
   legend.replaceChildren();
   names.forEach((name, number) => {
     const known = points.filter((point) => name in (point.live[key] || {}));
     const places = known.map((point) => [
-      (320 * (point.step - first)) / (last - first),
-      4 + 112 * (1 - (point.live[key][name] - low) / (high - low)),
+      6 + (308 * (point.step - first)) / (last - first),
+      16 + 98 * (1 - (point.live[key][name] - low) / (high - low)),
     ]);
     const group = document.createElementNS(SVG, "g");
     group.setAttribute("class", `style-${number % 8}`);
