@@ -28,8 +28,16 @@ EVENTS: dict[str, tuple[Tone, str]] = {
 }
 """Kind → how it bodes, and what happened."""
 
-IDS = ("domain", "episode", "version", "drop", "import")
-"""Fields of a log line that name something of the store: a domain by name, the others by number."""
+LOG_FIELDS: dict[str, str] = {
+    "domain": "the domain's name",
+    "episode": "the episode's id in the store, as on the pages",
+    "import": "the id of the domain whose drops are read",
+    "drop": "the number of the domain's drop",
+    "pid": "the worker's process",
+    "outcome": "how a worker ended",
+    "address": "where pages and metrics are",
+}
+"""What a log line may carry beside its message."""
 
 
 def tone_of(kind: str) -> Tone:

@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from adaptd.observe.vocabulary import EVENTS, tone_of
+from adaptd.observe.vocabulary import EVENTS, LOG_FIELDS, tone_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -38,6 +38,21 @@ def test_the_documentation_has_the_same_list():
     text = (REPOSITORY / "docs" / "observing.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `([a-z-]+)` \| ([A-Z`].+?) \|$", text, re.MULTILINE))
     assert {kind: rows.get(kind) for kind in EVENTS} == {kind: meaning for kind, (_, meaning) in EVENTS.items()}
+
+
+def test_log_lines_carry_known_fields():
+    """Every `extra` of a log call has listed names only, and the documentation lists them."""
+    used: set[str] = set()
+    for path in (REPOSITORY / "adaptd").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            named = isinstance(node, ast.keyword) and node.arg == "extra"
+            assigned = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "extra"
+            if (named or assigned) and isinstance(node.value, ast.Dict):
+                used |= {key.value for key in node.value.keys if isinstance(key, ast.Constant)}
+    kinds = {"import", "episode"}  # a worker's key is named after its kind
+    assert used | kinds == set(LOG_FIELDS)
+    text = (REPOSITORY / "docs" / "observing.md").read_text(encoding="utf-8")
+    assert [f"| `{name}` | {meaning} |" for name, meaning in LOG_FIELDS.items() if f"| `{name}` | {meaning} |" not in text] == []
 
 
 def test_an_event_of_a_newer_adaptd_is_plain():
