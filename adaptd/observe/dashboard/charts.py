@@ -75,8 +75,13 @@ def draw_evolution(matrix: Matrix, columns: Sequence[int], rows: Sequence[int], 
         lines.append(Line(matrix.domains[j], number % STYLES, points, marks))
     stride = max(1, -(-len(rows) // 10))
     x_ticks = tuple((place(row, low)[0], str(matrix.episodes[row])) for row in rows[::stride])
-    steps = [low + (1 - low) * step / 4 for step in range(5)]
-    return Chart(tuple(lines), x_ticks, tuple((place(rows[0], value)[1], f"{100 * value:.0f}") for value in steps))
+    return Chart(tuple(lines), x_ticks, tuple((place(rows[0], value)[1], f"{100 * value:.0f}") for value in _ticks(low)))
+
+
+def _ticks(low: float) -> list[float]:
+    """Round shares from 1 down to the lowest, at most six."""
+    step = next(step for step in (2, 5, 10, 20) if 100 * (1 - low) <= 5.5 * step)
+    return [percent / 100 for percent in range(100, round(100 * low) - 1, -step)]
 
 
 def _mark(at: tuple[float, float], matrix: Matrix, row: int, entry: Entry) -> Mark:
