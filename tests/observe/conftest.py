@@ -104,7 +104,7 @@ def shop_env() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ADAPTD_")}
     quick = {name: value for name, value in FAST.items() if name != "ADAPTD_TRAINING__EPOCHS"}
     if SCREENSHOTS:
-        quick = {"ADAPTD_SOURCE__EPOCHS": "10", "ADAPTD_MEMORY__IMAGES_PER_DOMAIN": "200"}
+        quick = {"ADAPTD_SOURCE__EPOCHS": "4", "ADAPTD_MEMORY__IMAGES_PER_DOMAIN": "200"}
     ours = {"ADAPTD_METRICS__PORT": "0", "ADAPTD_METRICS__TOKEN": TOKEN, "ADAPTD_SERVING__PORT": "0"}
     ours |= {"ADAPTD_INTAKE__SETTLE_SECONDS": "0", "ADAPTD_INTAKE__SCAN_SECONDS": "1", "PYTHONPATH": str(REPOSITORY)}
     return kept | quick | ours | {"ADAPTD_TRAINING__CHECKPOINT_SECONDS": "60", "NO_COLOR": "1"}
@@ -135,7 +135,7 @@ def new_shop(tmp_path_factory: pytest.TempPathFactory, pictures: dict[str, Path]
     shop = Shop(tmp_path_factory.mktemp("observed") / "shop", shop_env)
     backbone = "lenet" if SCREENSHOTS else "lenet5"
     subprocess.run([sys.executable, "-m", "adaptd.cli.main", "init", shop.root, "--backbone", backbone], env=shop_env, check=True)
-    shop.set_epochs(6)
+    shop.set_epochs(3 if SCREENSHOTS else 6)
     shop.run("source", "import", pictures["source"])
     return shop
 

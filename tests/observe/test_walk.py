@@ -21,9 +21,9 @@ PAGES = {
     "overview": "/",
     "matrix": "/matrix",
     "domains": "/domains",
-    "domain": "/domains/photographs",
+    "domain": "/domains/paper",
     "versions": "/versions",
-    "version": "/versions/4",
+    "version": "/versions/3",
     "events": "/events",
 }
 FLAGS = (
@@ -32,6 +32,11 @@ FLAGS = (
 )
 AXE = Path(os.environ.get("AXE", REPOSITORY / ".ci" / "node_modules" / "axe-core" / "axe.min.js"))
 
+SHOTS = (
+    *(("overview", 1280, "light"), ("overview", 390, "dark"), ("matrix", 1280, "light")),
+    *(("domain", 1280, "dark"), ("version", 1280, "light")),
+)
+COMPLETE = "return [...document.images].every((image) => image.complete)"
 POINTS = """return Math.min(...Array.from(
     document.querySelectorAll(".live-chart"), (chart) => chart.querySelector("polyline")?.points.length ?? 0))"""
 """How long the shortest line of the live charts is."""
@@ -120,8 +125,7 @@ def test_every_page_is_sound(browser, busy, page, width, scheme):
     requests(browser)
     browser.get(busy + PAGES[page])
     browser.execute_script("document.querySelectorAll('img').forEach((image) => { image.loading = 'eager'; })")
-    done = "return [...document.images].every((image) => image.complete)"
-    wait_for("the pictures", lambda: browser.execute_script(done))
+    wait_for("the pictures", lambda: browser.execute_script(COMPLETE))
     assert browser.execute_script("return [...document.images].every((image) => image.naturalWidth > 0)")
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     assert [entry for entry in browser.get_log("browser") if entry["level"] in {"SEVERE", "WARNING"}] == []
@@ -187,17 +191,17 @@ def test_screenshots(browser, busy):
     """The documentation's pictures."""
     folder = Path(SCREENSHOTS)
     folder.mkdir(parents=True, exist_ok=True)
-    for page, address in PAGES.items():
-        for width, scheme in ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")):
-            look(browser, width, scheme)
-            browser.get(busy + address)
-            browser.execute_script("document.querySelectorAll('img').forEach((image) => { image.loading = 'eager'; })")
-            if page == "overview":
-                wait_for("a line", lambda: (browser.execute_script(POINTS) or 0) > 6)
-            height = browser.execute_script("return document.documentElement.scrollHeight")
-            size = {"width": width, "height": min(height, 3000), "deviceScaleFactor": 1, "mobile": width < 500}
-            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-            browser.save_screenshot(str(folder / f"{page}-{width}-{scheme}.png"))
+    for page, width, scheme in SHOTS:
+        look(browser, width, scheme)
+        browser.get(busy + PAGES[page])
+        browser.execute_script("document.querySelectorAll('img').forEach((image) => { image.loading = 'eager'; })")
+        wait_for("the pictures", lambda: browser.execute_script(COMPLETE))
+        if page == "overview":
+            wait_for("a line", lambda: browser.execute_script(POINTS) > 6)
+        height = min(1800, browser.execute_script("return document.documentElement.scrollHeight"))
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        browser.save_screenshot(str(folder / f"{page}-{width}-{scheme}.png"))
 
 
 def test_a_person_rolls_back_on_the_page(browser, busy, lived):
