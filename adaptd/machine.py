@@ -1,5 +1,6 @@
-"""Facts about the machine: processors, filesystems, boot. Reads /proc and /sys; changes nothing."""
+"""Facts about the machine: processors, filesystems, addresses, boot. Reads /proc and /sys; changes nothing."""
 
+import ipaddress
 import math
 import os
 from pathlib import Path
@@ -75,6 +76,14 @@ def _mount(path: Path) -> tuple[str, str]:
 def is_remote(kind: str) -> bool:
     """Whether a filesystem delivers no events and no safe locks: network or FUSE."""
     return kind in NETWORK_FILESYSTEMS or kind.startswith("fuse")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def boot_id() -> str:

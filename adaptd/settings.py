@@ -235,8 +235,19 @@ class ServingSettings(Section):
 class MetricsSettings(Section):
     """Prometheus and the dashboard, served by `adaptd run`."""
 
-    host: str = Field("127.0.0.1", description="address")
+    host: str = Field("127.0.0.1", description="address; on anything but loopback the pages need a token")
     port: Port = Field(9109, description="port; 0: any free one")
+    token: str = Field(
+        "",
+        pattern=r"^[!-~]*$",
+        description="whoever promotes or rolls back on a page must give it; and, beyond loopback, whoever reads one; empty: none",
+    )
+    insecure: bool = Field(False, description="let anybody who reaches the address read the pages, without a token")
+
+    @field_serializer("token")
+    def _hidden(self, token: str) -> str:
+        """Settings are printed, and stored with every episode: the token is not."""
+        return "***" if token else ""
 
 
 class DatabaseSettings(Section):

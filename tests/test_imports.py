@@ -32,6 +32,7 @@ ONLY_IN = {
     "alembic": {"store"},
     "watchdog": {"intake"},
     "prometheus_client": {"observe"},
+    "jinja2": {"observe"},
     "onnxruntime": {"serving", "publishing"},
     "torch": {"learning", "evaluation", "publishing", "bench"},
     "torchvision": {"learning"},
@@ -171,3 +172,13 @@ def test_serving_loads_no_torch_and_no_database():
     assert "onnxruntime" in loaded
     assert loaded & {"torch", "torchvision", "onnx", "sqlalchemy", "alembic", "matplotlib"} == set()
     assert not any(name.startswith(("adaptd.learning", "adaptd.store")) for name in loaded)
+
+
+def test_the_pages_load_no_torch():
+    """Everything that the daemon serves over HTTP, and the report."""
+    rooms = "adaptd.daemon.pictures, adaptd.observe.http, adaptd.observe.dashboard.report"
+    program = f"import sys, json, {rooms}\nprint(json.dumps(sorted(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
+    loaded = set(json.loads(run.stdout))
+    assert "jinja2" in loaded
+    assert loaded & {"torch", "torchvision", "onnx", "onnxruntime", "alembic", "matplotlib"} == set()

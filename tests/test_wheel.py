@@ -33,5 +33,6 @@ def test_the_wheel_runs_in_another_environment(tmp_path, monkeypatch):
     adaptd("init", "shop", "--backbone", "lenet")
     assert "revision" in adaptd("--project", "shop", "db", "upgrade")
     assert "not running" in adaptd("--project", "shop", "status")
+    assert "wrote" in adaptd("--project", "shop", "report")  # templates and styles are in the wheel too
     (tmp_path / "shop" / "state" / "adaptd.db").unlink()
     assert "revision" in adaptd("--project", "shop", "db", "upgrade")

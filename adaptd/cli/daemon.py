@@ -1,5 +1,6 @@
 """`adaptd run` and what a person may tell the daemon: pause, resume, retry, cancel."""
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -55,19 +56,23 @@ def run(
 
 @contextmanager
 def _telling(project: "Project", store: "Store", supervisor: "Supervisor") -> Iterator[None]:
-    """Metrics and health over HTTP; without the port the daemon does its work all the same, and says so."""
+    """Pages, metrics and health over HTTP; without the port the daemon does its work all the same, and says so."""
+    from adaptd.daemon.lock import Holder
+    from adaptd.daemon.pictures import StoredPictures
+    from adaptd.observe.dashboard.site import Site
     from adaptd.observe.http import HttpThread, make_app
-    from adaptd.observe.metrics import DaemonCollector
 
     def health() -> Mapping[str, Any]:
         return supervisor.health
 
-    collector = DaemonCollector(store, project.state, project.settings.model.name, health)
+    site = Site(project, store, lambda: Holder(os.getpid(), "run", supervisor.health), StoredPictures(project.state))
     host, port = project.settings.metrics.host, project.settings.metrics.port
     try:
-        http = HttpThread(make_app(collector, health), host, port)
+        http = HttpThread(make_app(site, health), host, port)
     except OSError as problem:
-        supervisor.warnings.append(f"no metrics: {host}:{port} cannot be used ({problem.strerror}); set metrics.port")
+        supervisor.warnings.append(
+            f"no metrics and no pages: {host}:{port} cannot be used ({problem.strerror}); set metrics.port"
+        )
         yield
         return
     supervisor.address = http.address

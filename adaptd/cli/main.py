@@ -22,6 +22,7 @@ from adaptd.cli import (
     matrix,
     project,
     quarantine,
+    report,
     serving,
     status,
     versions,
@@ -52,6 +53,7 @@ app.command("rollback")(versions.rollback)
 app.command("diff")(versions.diff)
 app.command("serve")(serving.serve)
 app.command("predict")(serving.predict)
+app.command("report")(report.report)
 app.command("doctor")(doctor.doctor)
 app.command("fsck")(fsck.fsck)
 app.command("gc")(collect.gc)

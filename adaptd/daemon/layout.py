@@ -65,6 +65,10 @@ class Layout:
         """The folder of an episode's checkpoints."""
         return self.state / "checkpoints" / str(episode_id)
 
+    def insight(self, episode_id: int) -> Path:
+        """What an episode changed, image by image; for pages only."""
+        return self.state / "insights" / f"{episode_id}.json"
+
     def relative(self, path: Path) -> str:
         """As it is kept in the store."""
         return str(path.relative_to(self.state))

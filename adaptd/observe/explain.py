@@ -28,9 +28,10 @@ def get_domain(tx: Transaction, name: str) -> Domain:
     return domain
 
 
-def build_explanation(tx: Transaction, name: str) -> dict[str, Any]:
-    """Everything `adaptd explain` shows."""
-    domain, matrix = get_domain(tx, name), read_matrix(tx)
+def build_explanation(tx: Transaction, name: str, matrix: Matrix | None = None) -> dict[str, Any]:
+    """Everything `adaptd explain` shows; R is read where the caller has it not."""
+    domain = get_domain(tx, name)
+    matrix = matrix or read_matrix(tx)
     versions: dict[int, list[Version]] = {}
     for version in tx.versions.list_all():
         versions.setdefault(version.episode_id, []).append(version)

@@ -7,16 +7,28 @@ from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from adaptd import __version__
+from adaptd.errors import StoreError
+from adaptd.evaluation.matrix import Matrix
 from adaptd.evaluation.metrics import summarize
-from adaptd.observe.status import read_matrix
-from adaptd.records import DomainState, EpisodeState, Reason, VersionState
+from adaptd.observe.matrices import MatrixKeeper
+from adaptd.records import DomainState, Episode, EpisodeState, Reason, VersionState
 from adaptd.store import Store, Transaction
 
 STATES = ("idle", "training", "paused", "degraded")
+CONSTRAINTS = ("source", "memory")
+"""Every value of the label `constraint`. With one constraint a domain, `memory` is the most active of them."""
+DURATIONS = (10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600)
+"""Buckets of an episode's seconds, up to six hours."""
 DOMAINS_SHOWN = 8
 """Accuracies are told for the source and this many of the newest domains."""
 
@@ -27,8 +39,9 @@ Health = Callable[[], Mapping[str, Any]]
 class DaemonCollector(Collector):
     """One consistent view of the store as metrics."""
 
-    def __init__(self, store: Store, state: Path, model: str, health: Health) -> None:
+    def __init__(self, store: Store, state: Path, model: str, health: Health, matrices: MatrixKeeper | None = None) -> None:
         self._store, self._state, self._model, self._health = store, state, model, health
+        self._matrices = matrices or MatrixKeeper()
 
     def collect(self) -> Iterator[Metric]:
         """All of them."""
@@ -39,10 +52,13 @@ class DaemonCollector(Collector):
         )
         yield _gauge("adaptd_last_scan_timestamp_seconds", "When the inbox was last looked at.", health.get("scanned_at") or 0)
         yield _gauge("adaptd_disk_free_bytes", "Room on the disk of the state folder.", shutil.disk_usage(self._state).free)
-        with self._store.reading() as tx:
-            yield from _intake(tx)
-            yield from _episodes(tx)
-            yield from _accuracies(tx, self._model)
+        try:
+            with self._store.reading() as tx:
+                known = [*_intake(tx), *_episodes(tx), *_versions(tx, self._model), *_accuracies(self._matrices.read(tx))]
+        except StoreError:
+            # The daemon's own state still tells that something is wrong, and of what is not known there are no figures.
+            return
+        yield from known
 
     def describe(self) -> list[Metric]:
         """Nothing is read when the collector is registered."""
@@ -90,22 +106,62 @@ def _episodes(tx: Transaction) -> Iterator[Metric]:
     states = Counter(episode.state for episode in episodes)
     ended = (EpisodeState.DONE, EpisodeState.FAILED, EpisodeState.CANCELLED)
     yield _count_by("adaptd_episodes", "Episodes that ended, by outcome.", "outcome", {state: states[state] for state in ended})
-    running = [episode.progress for episode in episodes if episode.state is EpisodeState.TRAINING]
-    progress = running[-1].step / running[-1].steps if running and running[-1].steps else 0.0
-    yield _gauge("adaptd_episode_progress_ratio", "How far the running episode is; 0 where none runs.", progress)
-    done = [e.finished_at.timestamp() for e in episodes if e.state is EpisodeState.DONE and e.finished_at]
+    yield from _running([episode for episode in episodes if episode.state is EpisodeState.TRAINING])
+    done = [episode for episode in episodes if episode.state is EpisodeState.DONE]
     name = "adaptd_last_episode_success_timestamp_seconds"
-    yield _gauge(name, "When an episode was last committed; 0 where none was.", max(done, default=0))
+    moments = [episode.finished_at.timestamp() for episode in done if episode.finished_at]
+    yield _gauge(name, "When an episode was last committed; 0 where none was.", max(moments, default=0))
+    yield _durations(done)
+    yield _by(
+        "adaptd_constraint_active_ratio",
+        "Share of the newest episode's steps in which a constraint bent the gradient.",
+        "constraint",
+        _active(done),
+    )
     yield _gauge("adaptd_memory_images", "Images in the memories of all domains.", sum(tx.memories.counts().values()))
 
 
-def _accuracies(tx: Transaction, model: str) -> Iterator[Metric]:
-    promoted = tx.versions.find_latest(VersionState.PROMOTED)
-    served = str(promoted.version) if promoted else "0"
-    yield InfoMetricFamily("adaptd_model", "What is promoted; version 0 where nothing is.", {"model": model, "version": served})
-    matrix = read_matrix(tx)
+def _running(episodes: list[Episode]) -> Iterator[Metric]:
+    """How far the episode at work is, and when it last said so: one that is stuck says nothing."""
+    progress = episodes[-1].progress if episodes else None
+    share = progress.step / progress.steps if progress and progress.steps else 0.0
+    yield _gauge("adaptd_episode_progress_ratio", "How far the running episode is; 0 where none runs.", share)
+    said = (progress.updated_at or progress.since) if progress else None
+    name = "adaptd_episode_progress_timestamp_seconds"
+    yield _gauge(name, "When the running episode last told how far it is; 0 where none runs.", said.timestamp() if said else 0)
+
+
+def _durations(done: list[Episode]) -> HistogramMetricFamily:
+    """From the first worker's start to the commit, waiting after interruptions included."""
+    seconds = [(e.finished_at - e.started_at).total_seconds() for e in done if e.finished_at and e.started_at]
+    buckets = [(str(float(limit)), float(sum(each <= limit for each in seconds))) for limit in DURATIONS]
+    family = HistogramMetricFamily("adaptd_episode_duration_seconds", "How long committed episodes took.")
+    family.add_metric([], [*buckets, ("+Inf", float(len(seconds)))], sum(seconds))
+    return family
+
+
+def _active(done: list[Episode]) -> dict[str, float]:
+    newest = max(done, key=lambda episode: episode.number or 0, default=None)
+    ratios: dict[str, float] = newest.report.get("constraint_active_ratio", {}) if newest else {}
+    memory = [ratio for name, ratio in ratios.items() if name != "source"]
+    return dict(zip(CONSTRAINTS, (ratios.get("source", 0.0), max(memory, default=0.0)), strict=True))
+
+
+def _versions(tx: Transaction, model: str) -> Iterator[Metric]:
+    versions = tx.versions.list_all()
+    states = Counter(version.state for version in versions)
+    yield _by("adaptd_versions", "Versions by state.", "state", {state: states[state] for state in VersionState})
+    served = next((version for version in reversed(versions) if version.state is VersionState.PROMOTED), None)
+    number = str(served.version) if served else "0"
+    yield InfoMetricFamily("adaptd_model", "What is promoted; version 0 where nothing is.", {"model": model, "version": number})
+    since = served.promoted_at.timestamp() if served and served.promoted_at else 0
+    name = "adaptd_served_version_timestamp_seconds"
+    yield _gauge(name, "When the promoted version was promoted; 0 where none is.", since)
+
+
+def _accuracies(matrix: Matrix) -> Iterator[Metric]:
     family = GaugeMetricFamily("adaptd_accuracy_ratio", "The newest row of R.", labels=["domain", "kind"])
-    row = list(zip(matrix.domains, matrix.rows[-1], strict=True)) if matrix.rows else []
+    row = list(zip(matrix.domains, matrix.last, strict=True)) if matrix.rows else []
     for name, entry in row[:1] + row[1:][-DOMAINS_SHOWN:]:
         if entry is not None:
             family.add_metric([name, entry.kind], entry.value)

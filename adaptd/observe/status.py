@@ -31,7 +31,9 @@ class Worker(Protocol):
         """What it says about itself."""
 
 
-def build_status(tx: Transaction, working: Worker | None, project: Path, model: str) -> dict[str, Any]:
+def build_status(
+    tx: Transaction, working: Worker | None, project: Path, model: str, matrix: Matrix | None = None
+) -> dict[str, Any]:
     """Everything `adaptd status` shows.
 
     Args:
@@ -39,11 +41,12 @@ def build_status(tx: Transaction, working: Worker | None, project: Path, model: 
         working: the process at work on the project, None where there is none.
         project: the project folder.
         model: the model's name.
+        matrix: R, where the caller has it already.
     """
     domains = {domain.id: domain for domain in tx.domains.list_all()}
-    running = max(tx.episodes.list_all(EpisodeState.TRAINING), key=_last_sign, default=None)
+    running = find_running(tx)
     promoted = tx.versions.find_latest(VersionState.PROMOTED)
-    matrix = read_matrix(tx)
+    matrix = matrix or read_matrix(tx)
     return {
         "project": str(project),
         "model": model,
@@ -56,7 +59,7 @@ def build_status(tx: Transaction, working: Worker | None, project: Path, model: 
             "address": working.health.get("address") if working is not None else None,
         },
         "queue": [_queued(domain) for domain in domains.values() if domain.position != 0],
-        "episode": None if running is None else _episode(running, domains[running.domain_id]),
+        "episode": None if running is None else describe_running(running, domains[running.domain_id]),
         "served": None if promoted is None else {"version": promoted.version, "promoted_at": _moment(promoted.promoted_at)},
         "matrix": matrix.to_json(),
         "metrics": summarize(matrix).to_json(),
@@ -89,9 +92,16 @@ def read_matrix(tx: Transaction) -> Matrix:
 def _best_known(accuracies: tuple[Accuracy, ...]) -> Mapping[tuple[int, int], Entry]:
     """One entry for a version and domain: measured where there is one, else estimated."""
     known: dict[tuple[int, int], Entry] = {}
-    for accuracy in sorted(accuracies, key=lambda a: a.kind is AccuracyKind.MEASURED):
-        known[accuracy.version, accuracy.domain_id] = Entry(accuracy.value, accuracy.kind, accuracy.n)
+    for accuracy in accuracies:
+        key = accuracy.version, accuracy.domain_id
+        if accuracy.kind is AccuracyKind.MEASURED or key not in known:
+            known[key] = Entry(accuracy.value, accuracy.kind, accuracy.n)
     return known
+
+
+def find_running(tx: Transaction) -> Episode | None:
+    """The episode at work."""
+    return max(tx.episodes.list_all(EpisodeState.TRAINING), key=_last_sign, default=None)
 
 
 def _last_sign(episode: Episode) -> datetime:
@@ -134,7 +144,8 @@ def _queued(domain: Domain) -> dict[str, Any]:
     }
 
 
-def _episode(episode: Episode, domain: Domain) -> dict[str, Any]:
+def describe_running(episode: Episode, domain: Domain) -> dict[str, Any]:
+    """The `episode` of the status document."""
     progress = episode.progress
     share = progress.step / progress.steps if progress.steps else 0.0
     return {

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import gc
-import ipaddress
 import signal
 import socket
 import sys
@@ -14,7 +13,7 @@ import uvicorn
 
 from adaptd.errors import ConfigError, ServingError
 from adaptd.library.preprocessing import Limits
-from adaptd.machine import cpu_count
+from adaptd.machine import cpu_count, is_loopback
 from adaptd.observe.serving_metrics import ServingMetrics
 from adaptd.serving.app import Application
 from adaptd.serving.batching import Batcher
@@ -33,18 +32,11 @@ SWITCH_SECONDS = 0.0005
 
 def check_exposure(settings: ServingSettings, insecure: bool) -> None:  # noqa: FBT001 (it is an option of the command)
     """Refuse an address that others can reach, unless there is a token or somebody insists."""
-    if settings.token or insecure or _is_loopback(settings.host):
+    if settings.token or insecure or is_loopback(settings.host):
         return
     raise ConfigError(
         f"{settings.host} can be reached by others: set a token with --token or ADAPTD_SERVING__TOKEN, or insist with --insecure"
     )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -27,9 +27,11 @@ class Events(Repository):
         row |= {"domain_id": domain_id, "episode_id": episode_id, "version": version}
         return self._add(insert(events).values(row))
 
-    def list_latest(self, count: int, domain_id: int | None = None) -> tuple[Event, ...]:
-        """The newest events, of one domain or of all, newest first."""
+    def list_latest(self, count: int, domain_id: int | None = None, before: int | None = None) -> tuple[Event, ...]:
+        """The newest events, of one domain or of all, newest first; with `before`, those older than the event with that id."""
         statement = select(events).order_by(events.c.id.desc()).limit(count)
+        if before is not None:
+            statement = statement.where(events.c.id < before)
         if domain_id is not None:
             statement = statement.where(events.c.domain_id == domain_id)
         return tuple(Event(**fields(row)) for row in self._connection.execute(statement))

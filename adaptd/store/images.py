@@ -41,6 +41,23 @@ class Images(Repository):
         """A domain's images, or one split of them, by id."""
         return tuple(_record(row) for row in self._connection.execute(_of(domain_id, split)).all())
 
+    def find(self, image_id: int) -> Image | None:
+        """By id."""
+        row = self._connection.execute(select(images).where(images.c.id == image_id)).first()
+        return None if row is None else _record(row)
+
+    def list_some(self, image_ids: Sequence[int]) -> tuple[Image, ...]:
+        """Those of these that are there, by id."""
+        found: list[Image] = []
+        for chunk in _chunks(image_ids):
+            found += map(_record, self._connection.execute(select(images).where(images.c.id.in_(chunk)).order_by(images.c.id)))
+        return tuple(found)
+
+    def sample(self, domain_id: int, count: int) -> tuple[Image, ...]:
+        """A few of a domain's images: by hash, so that they are drawn at random and stay the same."""
+        statement = select(images).where(images.c.domain_id == domain_id).order_by(images.c.sha256).limit(count)
+        return tuple(_record(row) for row in self._connection.execute(statement))
+
     def remove_batch(self, domain_id: int, batch: int) -> None:
         """Forget a batch that no finished episode learned from."""
         removed = self._connection.execute(delete(images).where(images.c.domain_id == domain_id, images.c.batch == batch))

@@ -27,9 +27,16 @@ class Quarantine(Repository):
             statement = statement.where(quarantine.c.domain_id == domain_id)
         return tuple(Quarantined(**fields(row)) for row in self._connection.execute(statement))
 
-    def counts(self) -> dict[str, int]:
-        """How many files are set aside, by reason."""
+    def list_latest(self, domain_id: int, count: int) -> tuple[Quarantined, ...]:
+        """A domain's files set aside last, newest first."""
+        statement = select(quarantine).where(quarantine.c.domain_id == domain_id).order_by(quarantine.c.id.desc()).limit(count)
+        return tuple(Quarantined(**fields(row)) for row in self._connection.execute(statement))
+
+    def counts(self, domain_id: int | None = None) -> dict[str, int]:
+        """How many files are set aside, by reason, in all or of one domain."""
         statement = select(quarantine.c.reason, func.count()).group_by(quarantine.c.reason)
+        if domain_id is not None:
+            statement = statement.where(quarantine.c.domain_id == domain_id)
         return dict(self._connection.execute(statement).all())
 
     def list_unmoved(self) -> tuple[Quarantined, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import Row, delete, func, insert, select, update
 
 from adaptd.errors import StoreConflict
 from adaptd.records import Accuracy, AccuracyKind, Version, VersionState
@@ -39,6 +39,11 @@ class Versions(Repository):
         """By number."""
         row = self._connection.execute(select(versions).where(versions.c.version == version)).first()
         return _record(only(row, f"version {version}"))
+
+    def find(self, version: int) -> Version | None:
+        """By number."""
+        row = self._connection.execute(select(versions).where(versions.c.version == version)).first()
+        return None if row is None else _record(row)
 
     def list_all(self) -> tuple[Version, ...]:
         """Oldest first."""
@@ -104,12 +109,27 @@ class Accuracies(Repository):
         order = (accuracies.c.version, accuracies.c.domain_id, accuracies.c.kind)
         return tuple(_accuracy(row) for row in self._connection.execute(select(accuracies).order_by(*order)))
 
+    def list_for(self, version: int) -> tuple[Accuracy, ...]:
+        """What is known of one version, by domain."""
+        statement = select(accuracies).where(accuracies.c.version == version).order_by(accuracies.c.domain_id, accuracies.c.kind)
+        return tuple(_accuracy(row) for row in self._connection.execute(statement))
+
+    def stamp(self) -> tuple[float, ...]:
+        """Figures that change whenever an entry is added or replaced: cheap to ask for, where reading all of them is not."""
+        sums = (func.count(), func.max(accuracies.c.version), func.sum(accuracies.c.value), func.sum(accuracies.c.n))
+        return tuple(figure or 0 for figure in self._connection.execute(select(*sums).select_from(accuracies)).one())
+
 
 def _record(row: object) -> Version:
     values = fields(row)  # type: ignore[arg-type]
     return Version(**values | {"state": VersionState(values["state"]), "classes": tuple(values["classes"])})
 
 
-def _accuracy(row: object) -> Accuracy:
-    values = fields(row)  # type: ignore[arg-type]
-    return Accuracy(**values | {"kind": AccuracyKind(values["kind"])})
+_KINDS = {str(kind): kind for kind in AccuracyKind}
+
+
+def _accuracy(row: Row[Any]) -> Accuracy:
+    # There may be tens of thousands: by position, in the order of the table's columns, this takes a quarter of the time.
+    values: tuple[Any, ...] = tuple(row)
+    version, domain_id, kind, *rest = values
+    return Accuracy(version, domain_id, _KINDS[kind], *rest)

@@ -1,5 +1,7 @@
 """What every repository promises, on SQLite and on PostgreSQL."""
 
+import itertools
+
 import pytest
 
 from adaptd.errors import StoreConflict, StoreError
@@ -158,6 +160,24 @@ class TestImages:
         """References are enforced."""
         with pytest.raises(StoreConflict), store.writing() as tx:
             tx.images.add_many(4711, [image("a")])
+
+
+def test_pages_read_a_few_of_many(store):
+    """A sample stays the same, some are found by id, and what is newest comes first and is limited; other domains stay out."""
+    with store.writing() as tx:
+        mine, other = add_domain(tx), add_domain(tx, "other")
+        ids = tx.images.add_many(mine, [image(letter) for letter in "fedcba"])
+        tx.images.add_many(other, [image("0")])
+        assert [found.name for found in tx.images.sample(mine, 3)] == ["a.png", "b.png", "c.png"]
+        assert {found.id for found in tx.images.list_some([*ids.values(), 10**9])} == set(ids.values())
+        assert tx.images.find(ids["a" * 64]).name == "a.png"
+        assert tx.images.find(10**9) is None
+        for number, reason in enumerate(("empty", "format", "empty")):
+            tx.quarantine.add(mine, f"{number}.png", reason, "")
+        tx.quarantine.add(other, "x.png", "empty", "")
+        assert [item.name for item in tx.quarantine.list_latest(mine, 2)] == ["2.png", "1.png"]
+        assert tx.quarantine.counts(mine) == {"empty": 2, "format": 1}
+        assert tx.quarantine.counts() == {"empty": 3, "format": 1}
 
 
 def test_quarantine_keeps_the_reason_and_counts(store):
@@ -369,6 +389,20 @@ class TestVersions:
             tx.accuracies.record(Accuracy(version, domain, AccuracyKind.MEASURED, 0.5, 10, correct=5))
             assert [(item.kind, item.value) for item in tx.accuracies.list_all()] == [("estimated", 0.4), ("measured", 0.5)]
 
+    def test_the_stamp_changes_with_every_entry(self, store):
+        """A new entry and a replaced estimate change it, saying the same again does not; entries of one version are listed."""
+        with store.writing() as tx:
+            version, domain = add_version(tx), tx.domains.get_named("camera-7").id
+            stamps = [tx.accuracies.stamp()]
+            for value in (0.5, 0.5, 0.75):
+                tx.accuracies.record(Accuracy(version, domain, AccuracyKind.ESTIMATED, value, 10, estimator="atc"))
+                stamps.append(tx.accuracies.stamp())
+            assert [a == b for a, b in itertools.pairwise(stamps)] == [False, True, False]
+            assert [entry.value for entry in tx.accuracies.list_for(version)] == [0.75]
+            assert tx.accuracies.list_for(version + 1) == ()
+            assert tx.versions.find(version).version == version
+            assert tx.versions.find(version + 1) is None
+
     def test_a_measurement_without_counts_is_refused(self, store):
         """The database itself knows that measured means counted."""
         with pytest.raises(StoreConflict), store.writing() as tx:
@@ -383,3 +417,5 @@ def test_events_newest_first(store):
         tx.events.add("daemon-started", "started")
         assert [event.kind for event in tx.events.list_latest(5)] == ["daemon-started", "domain-settled"]
         assert [event.details for event in tx.events.list_latest(5, key)] == [{"images": 7}]
+        newest, older = tx.events.list_latest(2)
+        assert tx.events.list_latest(5, before=newest.id) == (older,)

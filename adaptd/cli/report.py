@@ -1,0 +1,26 @@
+"""`adaptd report`: everything the dashboard shows, in one file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adaptd.cli.project import open_project, open_store
+
+
+def report(
+    context: typer.Context,
+    out: Annotated[Path, typer.Option(metavar="FILE.html", help="Where to write it.")] = Path("report.html"),
+) -> None:
+    """Write one self-contained HTML file: overview, matrix, domains with pictures, versions, events. Works while stopped."""
+    from adaptd.daemon.lock import find_holder
+    from adaptd.daemon.pictures import StoredPictures
+    from adaptd.observe.dashboard.report import make_report
+    from adaptd.observe.dashboard.site import Site
+
+    project = open_project(context)
+    with open_store(project) as store, store.reading() as tx:
+        site = Site(project, store, lambda: find_holder(project.state), StoredPictures(project.state))
+        text = make_report(tx, site)
+    out.write_text(text, encoding="utf-8")
+    typer.echo(f"wrote {out}: {len(text) / 1e6:.1f} MB")

@@ -1,0 +1,84 @@
+"""Promote and roll back from a page: checked, then done by the command line in a process of its own.
+
+Publishing needs torch, which the supervisor never loads; and a person at a terminal gets the same answers.
+"""
+
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+
+from adaptd.errors import RequestRefused
+from adaptd.observe.dashboard.access import is_from_here, is_token
+
+FORM_BYTES = 4096
+SECONDS = 900
+SAID = 2000
+"""As much of what the command said as is shown."""
+ACTIONS = ("back", "restore", "promote")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of it, in the command's own words."""
+
+    worked: bool
+    said: str
+
+
+class Actions:
+    """Runs one command at a time on a project."""
+
+    def __init__(self, root: Path, token: str) -> None:
+        self._root, self._token = root, token
+        self._lock = threading.Lock()
+
+    @property
+    def is_offered(self) -> bool:
+        """Whether there is a token to ask for."""
+        return bool(self._token)
+
+    async def read(self, request: Request) -> dict[str, str]:
+        """The form of a request that may go on; RequestRefused for any other."""
+        if not self.is_offered:
+            raise RequestRefused(404, "nothing can be changed here: set ADAPTD_METRICS__TOKEN")
+        if not is_from_here(request.headers):
+            raise RequestRefused(403, "the request came from another site")
+        form = await _read_form(request)
+        if not is_token(form.get("token", ""), self._token):
+            raise RequestRefused(403, "that is not the token")
+        return form
+
+    def run(self, action: str, version: int, form: dict[str, str]) -> Done:
+        """Do it, and wait for the end."""
+        words = {"back": ["rollback"], "restore": ["rollback", str(version)], "promote": ["promote", str(version)]}[action]
+        why = " ".join(form.get("why", "").split())
+        if action == "promote" and why:
+            words += ["--force", f"--why={why}"]
+        if not self._lock.acquire(blocking=False):
+            return Done(worked=False, said="Another promotion or rollback is under way: look again in a minute.")
+        try:
+            command = [sys.executable, "-m", "adaptd.cli.main", "--project", str(self._root), *words]
+            run = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            return Done(worked=False, said=f"It did not end within {SECONDS} seconds.")
+        finally:
+            self._lock.release()
+        said = " ".join((run.stdout if run.returncode == 0 else run.stderr).split())[-SAID:]
+        return Done(run.returncode == 0, said.removeprefix("adaptd: ") or f"exit code {run.returncode}")
+
+
+async def _read_form(request: Request) -> dict[str, str]:
+    if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
+        raise RequestRefused(415, "send a form")
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > FORM_BYTES:
+            raise RequestRefused(413, "the form is too large")
+    fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=8)
+    return {name: values[-1] for name, values in fields.items()}

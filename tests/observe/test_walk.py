@@ -1,0 +1,220 @@
+"""A real browser walks every page while a real daemon trains: what moves, what it logs, where it asks, who can read it.
+
+With ADAPTD_SCREENSHOTS=docs/images the project is one of real digits, and the documentation's screenshots are made.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import DOMAINS, REPOSITORY, SCREENSHOTS, TOKEN, Lived, wait_for
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install selenium")
+
+PAGES = {
+    "overview": "/",
+    "matrix": "/matrix",
+    "domains": "/domains",
+    "domain": "/domains/paper",
+    "versions": "/versions",
+    "version": "/versions/3",
+    "events": "/events",
+}
+FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-default-apps"),
+)
+AXE = Path(os.environ.get("AXE", REPOSITORY / ".ci" / "node_modules" / "axe-core" / "axe.min.js"))
+
+SHOTS = (
+    *(("overview", 1280, "light"), ("overview", 390, "dark"), ("matrix", 1280, "light")),
+    *(("domain", 1280, "dark"), ("version", 1280, "light")),
+)
+COMPLETE = "return [...document.images].every((image) => image.complete)"
+POINTS = """return Math.min(...Array.from(
+    document.querySelectorAll(".live-chart"), (chart) => chart.querySelector("polyline")?.points.length ?? 0))"""
+"""How long the shortest line of the live charts is."""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Chromium with a fresh profile, which writes down its console and every request."""
+    programs = shutil.which("chromium"), shutil.which("chromedriver")
+    if not all(programs):
+        pytest.skip("Chromium is not installed: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = programs[0]
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(programs[1]))
+    driver.set_page_load_timeout(60)
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def busy(lived: Lived, pictures: dict[str, Path]) -> str:
+    """The address of a daemon that trains for longer than these tests last."""
+    lived.shop.set_epochs(200 if SCREENSHOTS else 100_000)
+    lived.shop.drop(pictures["camera-7"], DOMAINS[3])
+    wait_for("the episode", lambda: (lived.shop.status()["episode"] or {}).get("phase") == "training")
+    return lived.shop.address
+
+
+def look(browser: Any, width: int, scheme: str) -> None:
+    """As a phone or a desktop, by day or by night."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+
+
+def read(browser: Any, selector: str) -> str:
+    """The text of an element, in one go: parts of a page are replaced under the reader's eyes."""
+    return browser.execute_script("return document.querySelector(arguments[0]).textContent", selector)
+
+
+def requests(browser: Any) -> set[str]:
+    """Where the browser asked since the last time."""
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
+    return {url for url in asked if not url.startswith(("data:", "chrome:"))}
+
+
+def test_progress_moves_by_itself(browser, busy):
+    """Step, bar and charts of the overview change without a reload, and the page says what goes on."""
+    look(browser, 1280, "light")
+    browser.get(busy)
+
+    def step() -> int:
+        return int(re.search(r"step (\d+)", read(browser, "#live-step"))[1])
+
+    def bar() -> float:
+        return browser.execute_script("return document.querySelector('#live-progress').value")
+
+    first, start = step(), bar()
+    wait_for("progress", lambda: step() > first)
+    wait_for("the bar", lambda: bar() > start)
+    wait_for("a chart", lambda: len(browser.find_elements("css selector", ".live-chart polyline")) >= 2)
+    assert read(browser, "#daemon-state") == "training"
+    text = read(browser, "main")
+    assert "Version 4" in text or "The gate rejected version" in text
+    assert "camera-7" in text
+
+
+def test_a_part_that_changes_is_put_in_place(browser, busy, lived):
+    """An event that happens while somebody looks appears by itself."""
+    browser.get(f"{busy}/events")
+    lived.shop.run("pause", "optical")
+    wait_for("the event", lambda: "optical is paused" in read(browser, "#event-list"))
+    lived.shop.run("resume", "optical")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_is_sound(browser, busy, page, width, scheme):
+    """No error in the console, no request to elsewhere, nothing wider than the screen, no serious finding of axe-core."""
+    look(browser, width, scheme)
+    browser.get_log("browser")
+    requests(browser)
+    browser.get(busy + PAGES[page])
+    browser.execute_script("document.querySelectorAll('img').forEach((image) => { image.loading = 'eager'; })")
+    wait_for("the pictures", lambda: browser.execute_script(COMPLETE))
+    assert browser.execute_script("return [...document.images].every((image) => image.naturalWidth > 0)")
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert [entry for entry in browser.get_log("browser") if entry["level"] in {"SEVERE", "WARNING"}] == []
+    asked = requests(browser)
+    assert asked
+    assert {url for url in asked if not url.startswith(busy)} == set()
+    if page == "domain":
+        assert sum(".png" in url for url in asked) >= 20
+    if AXE.exists():
+        assert serious(browser) == []
+
+
+def serious(browser: Any) -> list[str]:
+    """What axe-core calls serious or critical."""
+    browser.execute_script(AXE.read_text(encoding="utf-8"))
+    found = browser.execute_async_script("const done = arguments[0]; axe.run().then((found) => done(found.violations));")
+    return [
+        f"{item['id']}: {node['html'][:200]} {node['failureSummary']}"
+        for item in found
+        if item["impact"] in {"serious", "critical"}
+        for node in item["nodes"]
+    ]
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm install --prefix .ci axe-core")
+def test_axe_would_have_found_something(browser, busy):
+    """The check above can fail: text of too little contrast is reported."""
+    look(browser, 1280, "light")
+    browser.get(f"{busy}/events")
+    browser.execute_script("document.querySelector('h1').setAttribute('style', 'color: #ccc')")
+    browser.execute_script("document.querySelector('h1').style.color = '#ccc'")
+    assert any("color-contrast" in item for item in serious(browser))
+
+
+def test_the_keyboard_is_enough(browser, busy):
+    """Tab reaches the skip link first, then the pages in order; what has the focus shows it."""
+    from selenium.webdriver.common.keys import Keys
+
+    look(browser, 1280, "light")
+    browser.get(busy)
+    reached = []
+    for _ in range(7):
+        browser.switch_to.active_element.send_keys(Keys.TAB)
+        element = browser.switch_to.active_element
+        reached.append(element.text)
+        assert element.value_of_css_property("outline-style") != "none"
+    assert reached == ["Skip to the content", "shop", "Overview", "Matrix", "Domains", "Versions", "Events"]
+
+
+def test_pages_work_without_scripts(browser, busy):
+    """Everything is told by the server; scripts only keep it fresh."""
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.get(busy)
+        assert "step" in browser.find_element("id", "live-step").text
+        assert browser.find_element("css selector", ".live-chart .legend").text != ""
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+@pytest.mark.skipif(not SCREENSHOTS, reason="screenshots are made when ADAPTD_SCREENSHOTS names a folder")
+def test_screenshots(browser, busy):
+    """The documentation's pictures."""
+    folder = Path(SCREENSHOTS)
+    folder.mkdir(parents=True, exist_ok=True)
+    for page, width, scheme in SHOTS:
+        look(browser, width, scheme)
+        browser.get(busy + PAGES[page])
+        browser.execute_script("document.querySelectorAll('img').forEach((image) => { image.loading = 'eager'; })")
+        wait_for("the pictures", lambda: browser.execute_script(COMPLETE))
+        if page == "overview":
+            wait_for("a line", lambda: browser.execute_script(POINTS) > 6)
+        height = min(1800, browser.execute_script("return document.documentElement.scrollHeight"))
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        browser.save_screenshot(str(folder / f"{page}-{width}-{scheme}.png"))
+
+
+def test_a_person_rolls_back_on_the_page(browser, busy, lived):
+    """The form asks for the token; with it the version before is served again, as the next number."""
+    served = lived.shop.status()["served"]["version"]
+    look(browser, 1280, "light")
+    browser.get(f"{busy}/versions/{served}")
+    browser.find_element("id", "token").send_keys("wrong")
+    browser.find_element("css selector", "form button").click()
+    wait_for("the refusal", lambda: "that is not the token" in read(browser, "main"))
+    assert lived.shop.status()["served"]["version"] == served
+    browser.get(f"{busy}/versions/{served}")
+    browser.find_element("id", "token").send_keys(TOKEN)
+    browser.find_element("css selector", "form button").click()
+    wait_for("the answer", lambda: "is promoted: the weights of version" in read(browser, "main"))
+    assert lived.shop.status()["served"]["version"] == 5
