@@ -32,10 +32,12 @@ LOG_FIELDS: dict[str, str] = {
     "domain": "the domain's name",
     "episode": "the episode's id in the store, as on the pages",
     "import": "the id of the domain whose drops are read",
+    "publish": "the number of the version that is exported again",
     "drop": "the number of the domain's drop",
     "pid": "the worker's process",
     "outcome": "how a worker ended",
     "address": "where pages and metrics are",
+    "not_before_the_next_start": "sections whose change a reload does not take over",
 }
 """What a log line may carry beside its message."""
 

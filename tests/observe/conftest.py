@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from ..daemon.conftest import FAST, paint  # noqa: TID252 (test folders are no package on the path)
+from tests.conftest import FAST, paint
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOKEN = "a-token-of-the-tests"
