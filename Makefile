@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test check fmt lint types unit bench clean
+.PHONY: install demo test check fmt lint types unit kills bench clean
 
 install: $(STAMP)  ## .venv with everything to run and test
 
@@ -27,7 +27,10 @@ types: install
 	$(BIN)/mypy
 
 unit: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+
+kills: install  ## sixty random SIGKILLs of the daemon; `make test` has twenty
+	ADAPTD_KILLS=60 $(BIN)/python -m pytest tests/process/test_kills.py
 
 bench: install
 	$(BIN)/python -m benchmarks.status_time && $(BIN)/python -m benchmarks.ingest && $(BIN)/python -m benchmarks.step_cost

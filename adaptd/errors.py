@@ -36,6 +36,7 @@ AdaptdError
 │   └── VersionDamaged          a published version is missing or not what was published
 └── ServingError                a request or the server
     ├── RequestRefused          a client's request cannot be answered; carries the HTTP status
+    ├── ClientLeft              nobody is left to answer
     ├── VersionUnusable         a published version is damaged, or not what its card says
     └── NothingPublished        there is no version to serve yet
 
@@ -226,6 +227,10 @@ class RequestRefused(ServingError):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+class ClientLeft(ServingError):
+    """The client closed its connection before it was answered."""
 
 
 class VersionUnusable(ServingError):

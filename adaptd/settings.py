@@ -300,6 +300,12 @@ class Settings(Section):
         """SHA-256 of the resolved values, stored with every episode."""
         return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
 
+    def with_secrets(self) -> str:
+        """All values as JSON, the database's password too: for a process of ours, never for a file or a log."""
+        document = self.model_dump(mode="json")
+        document["database"]["url"] = self.database.url
+        return json.dumps(document)
+
 
 LENET_SETTINGS: dict[str, object] = {
     "model.image_size": 32,

@@ -28,13 +28,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from adaptd.config import render_toml
+from adaptd.library.preprocessing import Preprocessing
 from adaptd.machine import cpu_count
+from adaptd.publishing.card import CARD_FILE, Card, GateOutcome, Parity, software_versions
 
 OUT = Path(__file__).parent / "out"
 CACHE = Path.home() / ".cache" / "adaptd-bench" / "peers"
@@ -99,15 +102,23 @@ def make_project(folder: Path, name: str, model: bytes) -> None:
     place.mkdir(parents=True)
     (folder / "adaptd.toml").write_text(render_toml({"model.name": name, "model.image_size": SIZES[name]}))
     (place / "model.onnx").write_bytes(model)
-    card = {
-        "schema": "adaptd.card/1",
-        "model": name,
-        "version": 1,
-        "classes": [str(number) for number in range(CLASSES)],
-        "model_sha256": hashlib.sha256(model).hexdigest(),
-        "preprocessing": {"image_size": SIZES[name], "resize": "stretch-bilinear"},
-    }
-    (place / "card.json").write_text(json.dumps(card))
+    card = Card(
+        model=name,
+        version=1,
+        episode=0,
+        domain="source",
+        created_at=datetime.now(UTC),
+        backbone=name,
+        classes=tuple(str(number) for number in range(CLASSES)),
+        preprocessing=Preprocessing(SIZES[name]),
+        weights_sha256="",
+        config_hash="",
+        gate=GateOutcome(passed=True, reasons=("For a benchmark.",)),
+        parity=Parity(exporter="torchscript", max_error=0, equal_argmax=1, ties=0, tolerance=None, images={}),
+        model_sha256=hashlib.sha256(model).hexdigest(),
+        versions=software_versions(),
+    )
+    (place / CARD_FILE).write_text(card.to_text())
 
 
 def make_request(contestant: str, name: str, batch: int) -> bytes:
@@ -163,6 +174,13 @@ class Contestant:
     def cpu_seconds(self) -> float:
         """What its processes took so far."""
         return sum(self.processes().values())
+
+    def settle(self, seconds: float = 10) -> None:
+        """Wait until it has nothing left to do: requests of clients that went away must not burden its next turn."""
+        deadline, before = time.monotonic() + seconds, -1.0
+        while time.monotonic() < deadline and (now := self.cpu_seconds()) - before > 0.02:
+            before = now
+            time.sleep(0.3)
 
     def wait_for_port(self, seconds: float = 60) -> bool:
         """Whether it starts to listen."""
@@ -257,6 +275,7 @@ def measure(contestant: Contestant, request: Path, clients: int, batch: int, sec
     command = [sys.executable, "-m", "benchmarks.http_load", str(order)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     spent = contestant.cpu_seconds() - before
+    contestant.settle()
     contestant.signal(signal.SIGSTOP)
     found = json.loads(done.stdout)
     rate = found["requests_per_second"] * batch

@@ -14,6 +14,7 @@ import tempfile
 import threading
 from pathlib import Path
 
+from adaptd.publishing.card import CARD_FILE, read_card
 from benchmarks.serving import OUT, Contestant, export, make_project, make_request, measure, running
 
 GOAL = 2.0
@@ -26,8 +27,8 @@ def publish_next(folder: Path) -> int:
     staged = folder.parent.parent / "staged"
     staged.mkdir()
     os.link(folder / str(newest) / "model.onnx", staged / "model.onnx")
-    card = json.loads((folder / str(newest) / "card.json").read_text()) | {"version": newest + 1}
-    (staged / "card.json").write_text(json.dumps(card))
+    card = read_card(folder / str(newest)).model_copy(update={"version": newest + 1})
+    (staged / CARD_FILE).write_text(card.to_text())
     staged.rename(folder / str(newest + 1))
     return newest + 1
 

@@ -128,6 +128,13 @@ def test_no_pickle_anywhere():
     ] == []
 
 
+def test_the_supervisor_loads_no_torch():
+    """The daemon's own process stays light: nothing it imports, at any depth, loads torch or ONNX Runtime."""
+    program = "import sys, adaptd.daemon.supervisor, adaptd.cli.daemon, adaptd.observe.http; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert set(run.stdout.split()) & {"torch", "torchvision", "onnxruntime", "onnx", "alembic", "matplotlib"} == set()
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -167,9 +174,9 @@ def test_serving_loads_no_torch_and_no_database():
     assert not any(name.startswith(("adaptd.learning", "adaptd.store")) for name in loaded)
 
 
-def test_the_pages_load_no_torch():
-    """Everything that the daemon serves over HTTP, and the report."""
-    rooms = "adaptd.daemon.pictures, adaptd.observe.http, adaptd.observe.dashboard.report"
+def test_the_daemon_and_its_pages_load_no_torch():
+    """The supervisor with everything it serves over HTTP, and the report."""
+    rooms = "adaptd.daemon.supervisor, adaptd.daemon.pictures, adaptd.observe.http, adaptd.observe.dashboard.report"
     program = f"import sys, json, {rooms}\nprint(json.dumps(sorted(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
     loaded = set(json.loads(run.stdout))

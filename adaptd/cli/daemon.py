@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptd.cli.project import open_project, open_store
+from adaptd.errors import PublishError
 
 if TYPE_CHECKING:
     from adaptd.config import Project
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from adaptd.store import Store
 
 Name = Annotated[str, typer.Argument(metavar="DOMAIN", help="The domain's name.")]
+LOCKED_SECONDS = 3.0
+"""The supervisor waits this long for a locked database."""
 NameOrAll = Annotated[str | None, typer.Argument(metavar="[DOMAIN]", help="The domain's name; default: everything.")]
 
 
@@ -27,14 +30,26 @@ def run(
     SIGTERM and Ctrl-C leave a checkpoint and exit 0. SIGHUP reloads adaptd.toml.
     """
     from adaptd.daemon.lock import hold_project
+    from adaptd.daemon.repositories import recover_repository
     from adaptd.daemon.stopping import noting_signals
     from adaptd.daemon.supervisor import Supervisor
     from adaptd.observe.logs import set_up_logs
+    from adaptd.store import Store
 
     project = open_project(context)
     set_up_logs(project.settings.logging.level, project.settings.logging.format)
-    with noting_signals() as stop, hold_project(project.state, "run") as voice, open_store(project) as store:
+    # What cannot be written for now is tried again: so a locked database does not keep signals waiting.
+    patience = min(project.settings.database.busy_timeout_seconds, LOCKED_SECONDS)
+    with (
+        noting_signals() as stop,
+        hold_project(project.state, "run") as voice,
+        Store(project.database, patience) as store,
+    ):
         supervisor = Supervisor(project, store, voice, stop)
+        try:
+            recover_repository(project, store)
+        except (PublishError, OSError) as problem:
+            supervisor.warnings.append(str(problem))
         with _telling(project, store, supervisor):
             supervisor.run(drain=drain)
 
@@ -84,7 +99,7 @@ def resume(context: typer.Context, domain: NameOrAll = None) -> None:
 
 
 def retry(context: typer.Context, domain: Name) -> None:
-    """Queue a failed or cancelled domain again, with everything that came for it."""
+    """Queue a failed or cancelled domain, or one that waits for more images, again, with everything that came for it."""
     from adaptd.daemon import control
 
     with open_store(open_project(context)) as store:

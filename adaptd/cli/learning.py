@@ -16,7 +16,7 @@ from adaptd.cli.progress import progress_bar
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import ConfigError
 from adaptd.library.folders import find_domain_name
-from adaptd.records import SOURCE, Episode
+from adaptd.records import SOURCE, Episode, VersionState
 from adaptd.settings import NAME_PATTERN
 
 if TYPE_CHECKING:
@@ -144,7 +144,10 @@ def _tell_finished(store: "Store", finished: "Finished", as_json: bool) -> None:
 
     with store.reading() as tx:
         matrix = read_matrix(tx)
-    document: dict[str, Any] = {"episode": finished.number, "version": finished.version.version, "report": finished.report}
+    version = finished.version
+    gate = {name: (version.gate or {}).get(name) for name in ("passed", "reasons")}
+    document: dict[str, Any] = {"episode": finished.number, "version": version.version, "state": version.state, "gate": gate}
+    document["report"] = finished.report
     if as_json:
         print_json("adaptd.episode/1", document | {"matrix": matrix.to_json(), "metrics": summarize(matrix).to_json()})
         return
@@ -152,7 +155,11 @@ def _tell_finished(store: "Store", finished: "Finished", as_json: bool) -> None:
     for name, loss in finished.report["cross_entropy"].items():
         if loss["before"] is not None:
             typer.echo(f"{name} cross-entropy {loss['before']:.4f} → {loss['after']:.4f}")
-    typer.echo(f"episode {finished.number} done in {finished.report['seconds']:.0f} s: version {finished.version.version}")
+    typer.echo(
+        f"episode {finished.number} done in {finished.report['seconds']:.0f} s: version {version.version} is {version.state}"
+    )
+    if version.state is VersionState.REJECTED:
+        typer.echo("\n".join(f"  {reason}" for reason in gate["reasons"] or ()))
 
 
 def _domain_name(folder: Path) -> str:

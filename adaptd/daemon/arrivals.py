@@ -1,31 +1,39 @@
 """What the inbox holds becomes rows in the store, and settled drops become ours. Decodes nothing."""
 
+import errno
 import logging
+import os
+import shutil
+import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
 from adaptd.config import Project
 from adaptd.daemon.layout import Layout
-from adaptd.errors import ClaimRefused, DropChanged, InboxUnavailable, IntakeError
+from adaptd.errors import ClaimRefused, DropChanged, InboxUnavailable
 from adaptd.intake.claiming import Claimed, claim
+from adaptd.intake.moving import clear_unfinished
 from adaptd.intake.scanner import Drop, Scan, Scanner
 from adaptd.intake.settling import DropState, Settling
 from adaptd.library.folders import printable
 from adaptd.records import Domain, DomainState, DropRecord
 from adaptd.store import NewDrop, Store, Transaction
 
-log = logging.getLogger(__name__)
+REFUSED_SECONDS = 30.0
+"""A drop that cannot be taken is tried again after this time."""
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
-AT_REST = {DomainState.DONE, DomainState.FAILED, DomainState.SKIPPED}
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Copying:
-    """A claim that has to copy, in a thread: the inbox is on another filesystem."""
+class Taking:
+    """A drop on its way to us. `before` is its domain as it was; `claimed` is there where a thread has to copy."""
 
     drop: DropRecord
+    before: Domain
     folder: Path
     claimed: Future[Claimed]
 
@@ -34,18 +42,23 @@ class Arrivals:
     """The inbox of a project, as the supervisor sees it."""
 
     def __init__(self, project: Project, store: Store) -> None:
-        intake = project.settings.intake
         self._inbox, self._store, self._layout = project.inbox, store, Layout(project.state)
-        self._in_place = intake.mode == "in-place"
-        self._scanner = Scanner(self._inbox, Settling(intake.settle_seconds, intake.temporary_seconds), intake.scan_seconds)
-        self._copier = ThreadPoolExecutor(1, "copying")
-        self._copying: Copying | None = None
+        self._copying: Taking | None = None
+        self._refused: dict[Path, tuple[float, str]] = {}
         self._seen: set[str] = set()
         self._taken: dict[Path, str] = {}
         self._scan: Scan | None = None
+        self._recovered = False
         self.warnings: tuple[str, ...] = ()
         self.is_available = False
         self.scanned_at: float | None = None
+        self.use(project)
+
+    def use(self, project: Project) -> None:
+        """Take over settings; what is arriving has to settle anew."""
+        intake = project.settings.intake
+        self._in_place = intake.mode == "in-place"
+        self._scanner = Scanner(self._inbox, Settling(intake.settle_seconds, intake.temporary_seconds), intake.scan_seconds)
 
     @property
     def next_look(self) -> float:
@@ -54,59 +67,70 @@ class Arrivals:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing in the inbox is on its way to us."""
-        return self._scan is not None and self._copying is None and not self._open_drops(self._scan)
-
-    def recover(self) -> None:
-        """Finish or forget the claims of a process that was killed."""
-        with self._store.reading() as tx:
-            waiting = tx.drops.list_waiting()
-            arriving = {domain.id for domain in tx.domains.list_all() if domain.state is DomainState.ARRIVING}
-        for drop in waiting:
-            target = self._layout.state / drop.path
-            if not target.is_dir():
-                self._forget(drop)
-            elif drop.domain_id in arriving:
-                # Of a drop that was copied, something may be left to remove in the inbox.
-                if not Path(drop.path).is_absolute():
-                    claim(Path(drop.origin), target)
-                self._settled(drop)
+        """Whether nothing in the inbox is on its way to us; what cannot be taken is not."""
+        return self._copying is None and (
+            self._scan is None or all(drop.folder in self._refused for drop in self._open_drops(self._scan))
+        )
 
     def look(self, *, may_claim: bool) -> None:
         """Scan the inbox, tell the store what is arriving, and claim what is complete."""
         if self._copying is not None and self._copying.claimed.done():
-            self._copied(self._copying)
+            copying, self._copying = self._copying, None
+            self._end(copying)
+        if self._copying is None and not self._recovered:
+            self._recover()
         try:
             self._scan = scan = self._scanner.scan()
         except InboxUnavailable as problem:
             self.is_available, self.warnings, self._scan = False, (str(problem),), None
             return
         self.is_available, self.scanned_at = True, time.time()
-        warnings = [warning.message for warning in scan.warnings]
         self._tell(scan)
-        for drop in self._open_drops(scan):
-            if drop.state is DropState.SETTLED and may_claim and self._copying is None:
-                try:
+        self._refused = {d.folder: self._refused[d.folder] for d in scan.drops if d.folder in self._refused}
+        try:
+            for drop in self._open_drops(scan):
+                if drop.state is DropState.SETTLED and may_claim and self._copying is None and not self._waits(drop):
                     self._take(drop)
-                except DropChanged:
-                    continue  # the next scan sees what it is now
-                except ClaimRefused as problem:
-                    warnings.append(str(problem))
-        self.warnings = tuple(warnings)
+        finally:
+            refused = [message for _, message in self._refused.values()]
+            self.warnings = (*(warning.message for warning in scan.warnings), *refused)
 
-    def close(self) -> None:
-        """Wait for a copy that has begun; killed instead, it would be finished at the next start."""
-        self._copier.shutdown(wait=True)
-        if self._copying is not None:
-            self._copied(self._copying)
+    def _recover(self) -> None:
+        """Finish or forget claims that were cut short, by the end of a process or by trouble."""
+        with self._store.reading() as tx:
+            waiting = tx.drops.list_waiting()
+            arriving = {domain.id: domain.name for domain in tx.domains.list_all() if domain.state is DomainState.ARRIVING}
+        for drop in waiting:
+            target = self._layout.state / drop.path
+            in_place = Path(drop.path).is_absolute()
+            if not target.is_dir():
+                if not in_place:
+                    clear_unfinished(target)
+                self._forget(drop)
+                continue
+            # Of a drop that was copied, something may be left to remove in the inbox.
+            if not in_place:
+                claim(self._find_origin(drop), target)
+            if drop.domain_id in arriving:
+                self._settled(drop)
+        self._seen = set(arriving.values())
+        self._recovered = True
+
+    def _find_origin(self, drop: DropRecord) -> Path:
+        """Its folder in the inbox, whose name the store may have spelled out."""
+        found = self._inbox.glob("*") if self._inbox.is_dir() else ()
+        return next((folder for folder in found if printable(folder) == drop.origin), Path(drop.origin))
 
     def _open_drops(self, scan: Scan) -> list[Drop]:
         """Drops that are not ours yet."""
         moving = self._copying.folder if self._copying else None
         return [d for d in scan.drops if d.folder != moving and self._taken.get(d.folder) != d.tree.fingerprint]
 
+    def _waits(self, drop: Drop) -> bool:
+        return drop.folder in self._refused and time.monotonic() < self._refused[drop.folder][0]
+
     def _tell(self, scan: Scan) -> None:
-        """Domains that something is arriving for are `arriving`, unless an earlier batch keeps them busy."""
+        """Domains that something is arriving for are `arriving`, unless an earlier batch or a person has the say."""
         names = {drop.domain for drop in self._open_drops(scan)}
         if names == self._seen:
             return
@@ -116,7 +140,7 @@ class Arrivals:
                 if domain is None:
                     domain = tx.domains.add(name, DomainState.ARRIVING)
                     tx.events.add("domain-seen", f"{name} is arriving", domain_id=domain.id)
-                elif domain.state in {DomainState.DONE, DomainState.SKIPPED}:
+                elif domain.state is DomainState.DONE and not tx.drops.list_waiting(domain.id):
                     tx.domains.set_state(domain.id, DomainState.ARRIVING)
             for name in self._seen - names:
                 self._no_longer_arriving(tx, tx.domains.get_named(name))
@@ -125,43 +149,70 @@ class Arrivals:
     def _no_longer_arriving(self, tx: Transaction, domain: Domain) -> None:
         if domain.state is DomainState.ARRIVING and not tx.drops.list_waiting(domain.id):
             done = domain.position is not None
-            state, reason = (DomainState.DONE, None) if done else (DomainState.SKIPPED, "its folder left the inbox unfinished")
+            state, reason = (DomainState.DONE, None) if done else (DomainState.SKIPPED, "nothing of it is in the inbox any more")
             tx.domains.set_state(domain.id, state, reason)
 
     def _take(self, found: Drop) -> None:
-        record = self._write_down(found)
-        if record is None:
+        self._refused.pop(found.folder, None)
+        has_to_copy = not self._in_place and self._inbox.stat().st_dev != self._layout.state.stat().st_dev
+        if has_to_copy and shutil.disk_usage(self._layout.state).free < found.tree.size_bytes:
+            self._refuse(found.folder, f"{printable(found.folder)} does not fit on the disk of {self._layout.state}: make room")
             return
-        target = self._layout.state / record.path
+        taking = self._write_down(found)
+        if taking is None:
+            return
         if self._in_place:
-            self._settled(record)
-        elif self._inbox.stat().st_dev == self._layout.state.stat().st_dev:
-            try:
-                claim(found.folder, target, found.tree.fingerprint)
-            except (IntakeError, OSError):
-                self._forget(record)
-                raise
-            self._settled(record)
+            self._settled(taking.drop)
+            return
+        order = (taking, self._layout.state / taking.drop.path, found.tree.fingerprint)
+        if has_to_copy:
+            # A thread that ends with the process, wherever it is: the next start begins the copy again.
+            threading.Thread(target=_claim, args=order, name="copying", daemon=True).start()
+            self._copying = taking
         else:
-            claimed = self._copier.submit(claim, found.folder, target, found.tree.fingerprint)
-            self._copying = Copying(record, found.folder, claimed)
+            _claim(*order)
+            self._end(taking)
 
-    def _write_down(self, found: Drop) -> DropRecord | None:
+    def _refuse(self, folder: Path, why: str) -> None:
+        self._refused[folder] = (time.monotonic() + REFUSED_SECONDS, why)
+
+    def _write_down(self, found: Drop) -> Taking | None:
         """The row comes before the rename, so that after a kill every folder has one."""
         tree, origin = found.tree, printable(found.folder)
         with self._store.writing() as tx:
             domain = tx.domains.get_named(found.domain)
             if self._in_place:
-                self._taken[found.folder] = tree.fingerprint
                 before = [drop for drop in tx.drops.list_all(domain.id) if drop.origin == origin]
                 if before and before[-1].fingerprint == tree.fingerprint:
+                    self._taken[found.folder] = tree.fingerprint
                     self._no_longer_arriving(tx, domain)
                     return None
             number = tx.drops.next_number(domain.id)
             if tx.episodes.find_unfinished(domain.id) is None:
                 tx.domains.set_state(domain.id, DomainState.ARRIVING)
             path = str(found.folder) if self._in_place else self._layout.relative(self._layout.drop(domain.id, number))
-            return tx.drops.add(NewDrop(domain.id, number, path, origin, tree.fingerprint, tree.files, tree.size_bytes))
+            drop = tx.drops.add(NewDrop(domain.id, number, path, origin, tree.fingerprint, tree.files, tree.size_bytes))
+        self._recovered = False  # until it has a folder and is settled, or is forgotten
+        if self._in_place:
+            self._taken[found.folder] = tree.fingerprint
+        return Taking(drop, domain, found.folder, Future())
+
+    def _end(self, taking: Taking) -> None:
+        """A claim is over, well or not."""
+        problem = taking.claimed.exception()
+        if problem is None:
+            for left in taking.claimed.result().left:
+                log.warning(left)
+            self._settled(taking.drop)
+            return
+        if os.path.lexists(self._layout.state / taking.drop.path):  # it has moved already, only the end is missing
+            raise problem
+        self._forget(taking.drop, taking.before)
+        self._recovered = True
+        if isinstance(problem, ClaimRefused) or (isinstance(problem, OSError) and problem.errno not in NO_ROOM):
+            self._refuse(taking.folder, str(problem))
+        elif not isinstance(problem, DropChanged):  # else the next scan sees what it is now
+            raise problem
 
     def _settled(self, drop: DropRecord) -> None:
         """A drop is ours: its domain is next for an import, with what an episode that failed had, unless one is at work."""
@@ -172,20 +223,20 @@ class Arrivals:
                 tx.domains.set_state(domain.id, DomainState.SETTLED)
             message = f"{domain.name}: {drop.files:,} files came as drop {drop.number}"
             tx.events.add("drop-claimed", message, domain_id=domain.id, files=drop.files, bytes=drop.size_bytes)
+        self._recovered = True
         log.info(message, extra={"domain": domain.name, "drop": drop.number})
 
-    def _forget(self, drop: DropRecord) -> None:
+    def _forget(self, drop: DropRecord, before: Domain | None = None) -> None:
+        """It did not come after all; its domain is what it was before."""
         with self._store.writing() as tx:
             tx.drops.remove(drop.id)
+            if before is not None and tx.domains.get(before.id).state is DomainState.ARRIVING:
+                tx.domains.set_state(before.id, before.state, before.reason)
 
-    def _copied(self, copying: Copying) -> None:
-        self._copying = None
-        problem = copying.claimed.exception()
-        if problem is None:
-            for left in copying.claimed.result().left:
-                log.warning(left)
-            self._settled(copying.drop)
-            return
-        self._forget(copying.drop)
-        if not isinstance(problem, DropChanged):
-            raise problem
+
+def _claim(taking: Taking, target: Path, fingerprint: str) -> None:
+    """Claim, and leave what came of it where the loop finds it."""
+    try:
+        taking.claimed.set_result(claim(taking.folder, target, fingerprint))
+    except Exception as problem:  # noqa: BLE001 (told to the loop, which raises it)
+        taking.claimed.set_exception(problem)

@@ -1,5 +1,6 @@
 """Worker processes as the supervisor sees them: started, asked to stop, and what they said in the end."""
 
+import contextlib
 import json
 import os
 import signal
@@ -9,8 +10,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Self
+
+from adaptd.config import Project
+from adaptd.settings import Settings
 
 
 class Kind(StrEnum):
@@ -18,6 +21,7 @@ class Kind(StrEnum):
 
     IMPORT = "import"
     EPISODE = "episode"
+    PUBLISH = "publish"
 
 
 class Outcome(StrEnum):
@@ -37,7 +41,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Work for one process: a domain to import or an episode to train, by id."""
+    """Work for one process: a domain to import or an episode to train, by id; a version to export again, by number."""
 
     kind: Kind
     key: int
@@ -71,16 +75,17 @@ class Ended:
 class Child:
     """A running worker."""
 
-    def __init__(self, project: Path, job: Job, wake: Callable[[], None]) -> None:
+    def __init__(self, project: Project, job: Job, wake: Callable[[], None]) -> None:
         self.job = job
-        command = [sys.executable, "-m", "adaptd.daemon.worker", str(project), job.kind, str(job.key), str(os.getpid())]
+        command = [sys.executable, "-m", "adaptd.daemon.worker", str(project.root), job.kind, str(job.key), str(os.getpid())]
         # Threads that wait for work must not burn the cores that others need. A session of its own keeps Ctrl-C from it.
         environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
         )
         self._asked = False
         self._said = ""
+        self._send(project.settings)
         self._listener = threading.Thread(target=self._listen, args=(wake,), name=f"{job.kind} {job.key}", daemon=True)
         self._listener.start()
 
@@ -93,7 +98,10 @@ class Child:
         """How it ended; None while it runs."""
         if self._listener.is_alive():
             return None
-        return Ended.from_line(self._said, self._process.wait())
+        code = self._process.wait()
+        if self._asked and code == -signal.SIGTERM:
+            return Ended(Outcome.STOPPED, "it was stopped before it began")
+        return Ended.from_line(self._said, code)
 
     def ask_to_stop(self) -> None:
         """Once: a second SIGTERM would end it without a checkpoint."""
@@ -109,6 +117,12 @@ class Child:
         """Whether it ends within this time."""
         self._listener.join(seconds)
         return not self._listener.is_alive()
+
+    def _send(self, settings: Settings) -> None:
+        """The settings that this daemon runs with: in the file there may be others by now. The pipe holds them all at once."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as pipe:
+            pipe.write(settings.with_secrets())
 
     def _listen(self, wake: Callable[[], None]) -> None:
         assert self._process.stdout is not None

@@ -10,7 +10,8 @@ from adaptd.config import Project
 from adaptd.daemon.answers import Answers, ask, make_row
 from adaptd.daemon.layout import Layout
 from adaptd.daemon.lock import publishing_alone
-from adaptd.daemon.materials import MEMORY_IMAGES, Materials
+from adaptd.daemon.materials import Materials
+from adaptd.daemon.memories import MEMORY_IMAGES
 from adaptd.daemon.publication import Candidate, Publisher, Staged
 from adaptd.daemon.repositories import publish
 from adaptd.daemon.versions import load_version, write_weights

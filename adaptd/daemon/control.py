@@ -1,10 +1,9 @@
 """What a person may tell the daemon: pause, resume, retry, cancel. Each is a change in the store, which the daemon follows."""
 
-import difflib
-
 from adaptd.errors import EpisodeError
-from adaptd.records import EVERYTHING, SOURCE, Domain, DomainState
-from adaptd.store import Store, Transaction
+from adaptd.observe.explain import get_domain
+from adaptd.records import EVERYTHING, SOURCE, DomainState
+from adaptd.store import Store
 
 
 def pause(store: Store, name: str | None) -> str:
@@ -28,13 +27,13 @@ def resume(store: Store, name: str | None) -> str:
 
 
 def retry(store: Store, name: str) -> str:
-    """Queue a failed or cancelled domain again, with everything that came for it."""
+    """Queue a failed, cancelled or waiting domain again, with everything that came for it."""
     with store.writing() as tx:
         domain = get_domain(tx, name)
-        if domain.state not in {DomainState.FAILED, DomainState.SKIPPED}:
-            raise EpisodeError(f"{name} is {domain.state}: only a failed or cancelled domain can be tried again")
-        tx.drops.give_back(domain.id, tx.episodes.last_batch(domain.id) + 1)
-        if not tx.drops.list_waiting(domain.id):
+        waits_for_more = domain.state is DomainState.SETTLED and domain.reason is not None
+        if domain.state not in {DomainState.FAILED, DomainState.SKIPPED} and not waits_for_more:
+            raise EpisodeError(f"{name} is {domain.state}: only a domain that failed, was cancelled or waits can be tried again")
+        if not tx.drops.give_back(domain.id, tx.episodes.last_batch(domain.id) + 1):
             how = "adaptd source import DIR" if name == SOURCE else f"adaptd adapt DIR --domain {name}"
             raise EpisodeError(f"{name} did not come through the inbox: run `{how}` again, or drop its images into the inbox")
         tx.domains.set_state(domain.id, DomainState.SETTLED)
@@ -56,14 +55,3 @@ def cancel(store: Store, name: str) -> str:
         tx.domains.set_state(domain.id, DomainState.SKIPPED, f"{why}; `adaptd retry {name}` takes it up again")
         tx.events.add("cancelled", why, domain_id=domain.id, episode_id=episode.id if episode else None)
     return f"{name} is cancelled: its images are kept, `adaptd retry {name}` takes it up again"
-
-
-def get_domain(tx: Transaction, name: str) -> Domain:
-    """A domain by name, or an error that names the nearest."""
-    domain = tx.domains.find(name)
-    if domain is not None:
-        return domain
-    names = [known.name for known in tx.domains.list_all()]
-    near = difflib.get_close_matches(name, names, 1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names) or 'none yet'}"
-    raise EpisodeError(f"there is no domain {name!r}: {hint}")

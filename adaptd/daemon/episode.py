@@ -15,7 +15,9 @@ from adaptd.config import Project
 from adaptd.daemon.conclusion import PATIENCE_SECONDS, Conclusion, Finished
 from adaptd.daemon.importing import SUPERVISED
 from adaptd.daemon.layout import Layout
+from adaptd.daemon.lock import publishing_alone
 from adaptd.daemon.materials import Materials
+from adaptd.daemon.promotion import finish_publishing
 from adaptd.daemon.stopping import Stop
 from adaptd.daemon.sweep import sweep_episodes
 from adaptd.daemon.versions import load_version
@@ -93,6 +95,8 @@ class EpisodeRunner:
         sweep_episodes(self._store, self._layout)
 
     def _run(self) -> Finished:
+        with publishing_alone(self._layout.state):
+            finish_publishing(self._project, self._store)
         with self._store.writing(PATIENCE_SECONDS) as tx:
             materials = Materials.read(tx, self._layout, self._episode)
             parent = self._find_parent(tx)
@@ -195,6 +199,8 @@ class EpisodeRunner:
         digest = write_checkpoint(folder, training.state())
         old = known[CHECKPOINTS_KEPT - 1 :]
         with self._store.writing(PATIENCE_SECONDS) as tx:
+            # Who lost the lease must not leave anything to go on from.
+            self._lease = tx.episodes.renew(self._episode.id, self._lease, self._checkpointed + LEASE_SECONDS)
             tx.checkpoints.add(self._episode.id, training.step, self._layout.relative(folder), digest)
             for checkpoint in old:
                 tx.checkpoints.forget(checkpoint.id)

@@ -16,7 +16,8 @@ from adaptd.config import Project
 from adaptd.daemon.drop import Drop, apart, check_classes, counted, gather, label_of, new_image, outside_of_classes
 from adaptd.daemon.layout import Layout
 from adaptd.daemon.quarantine import move_aside
-from adaptd.errors import ConfigError, EpisodeError, FolderUnusable, NothingToLearn, WeightsUnavailable
+from adaptd.errors import ConfigError, EpisodeError, FolderUnusable, NothingToLearn, StoreConflict, WeightsUnavailable
+from adaptd.library.cache import remove_unfinished
 from adaptd.library.draft import Decoded, Draft, ShowProgress, decode_files
 from adaptd.library.folders import Listing, list_domain, list_source, list_test_set, printable, split_by_class
 from adaptd.library.preprocessing import Limits, Preprocessing
@@ -96,6 +97,8 @@ class Importer:
         """All waiting drops of a domain as one batch; None where they do not make one, the domain then says why."""
         classes = self._check_model()
         layout = Layout(self.project.state)
+        # Nobody else imports: left by one that was killed.
+        remove_unfinished(layout.caches)
         move_aside(self.store, layout)
         with self.store.reading() as tx:
             # A drop has its row a moment before it has its folder.
@@ -154,6 +157,7 @@ class Importer:
     def _record(self, drop: Drop, waiting: Sequence[int] = ()) -> Imported:
         with self.store.writing() as tx:
             domain = tx.domains.find(drop.name) or tx.domains.add(drop.name, DomainState.ARRIVING)
+            _require_wanted(domain, waiting)
             batch = tx.episodes.last_batch(domain.id) + 1
             drop = self._without_known(tx, drop, domain, batch)
             if domain.name != SOURCE:
@@ -161,10 +165,12 @@ class Importer:
             ids: dict[str, int] = {}
             for split, images in drop.parts:
                 ids |= tx.images.add_many(domain.id, [new_image(image, split, batch) for image in images])
-            tx.domains.set_state(domain.id, DomainState.ARRIVING)
+            if not waiting:  # else it stays settled: after a kill its drops are the next to import again
+                tx.domains.set_state(domain.id, DomainState.ARRIVING)
         for split, images in drop.parts:
             self._seal(drop, images, ids, Layout(self.project.state).cache(domain.id, batch, split))
         with self.store.writing() as tx:
+            _require_wanted(tx.domains.get(domain.id), waiting)
             episode = self._queue(tx, domain, drop, batch)
             tx.drops.take_in(waiting, batch)
             if waiting and self.project.settings.intake.trigger == "manual":
@@ -177,6 +183,7 @@ class Importer:
         """As `_record`, where too little is no error: the drops wait for more, or are over if all of it was known."""
         with self.store.writing() as tx:
             domain = tx.domains.get_named(drop.name)
+            _require_wanted(domain, waiting)
             left = self._without_known(tx, drop, domain, tx.episodes.last_batch(domain.id) + 1)
             try:
                 self._require_enough(left)
@@ -188,7 +195,9 @@ class Importer:
                     for drop_id, (accepted, duplicates) in left.counts().items():
                         tx.drops.count(drop_id, accepted, duplicates)
                 state = DomainState.DONE if over and domain.position is not None else DomainState.SETTLED
-                tx.domains.set_state(domain.id, state, str(problem))
+                # What came meanwhile may be enough.
+                more = {other.id for other in tx.drops.list_waiting(domain.id)} - set(waiting)
+                tx.domains.set_state(domain.id, state, None if more else str(problem))
                 tx.events.add("drop-nothing-new" if over else "drop-waits", str(problem), domain_id=domain.id)
                 return None
         return self._record(drop, waiting)
@@ -237,3 +246,9 @@ class Importer:
         for reason, detail, file in drop.newly_refused(tx.quarantine.list_all(domain.id)):
             drop_id = drop.moved_from(file)
             tx.quarantine.add(domain.id, file.name, reason, detail, None if drop_id else printable(file.path), drop_id)
+
+
+def _require_wanted(domain: Domain, waiting: Sequence[int]) -> None:
+    """A person may have cancelled a domain while its drops were decoded."""
+    if waiting and domain.state is DomainState.SKIPPED:
+        raise StoreConflict(f"{domain.name} was cancelled")

@@ -4,6 +4,7 @@ The kernel frees it with the process, however that ends. The lock file also carr
 bytes are set aside at the start, so that a full disk does not silence it.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -46,8 +47,10 @@ class Voice:
         while len(text := self._render(document)) > SIZE and document.get("warnings"):
             document["warnings"] = document["warnings"][:-1]
         if text != self._last:
-            os.pwrite(self._handle, text.ljust(SIZE), 0)
-            self._last = text
+            # What cannot be said, for want of room or because the disk is broken, must not stop the work.
+            with contextlib.suppress(OSError):
+                os.pwrite(self._handle, text.ljust(SIZE), 0)
+                self._last = text
 
     def _render(self, document: Mapping[str, Any]) -> bytes:
         return f"{os.getpid()} {self._command}\n{json.dumps(document)}".encode()

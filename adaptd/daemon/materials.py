@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptd.daemon.layout import Layout
+from adaptd.daemon.memories import find_keepers
 from adaptd.learning.batches import EpisodeData
 from adaptd.learning.grcl import MemorySelection
 from adaptd.library.cache import Cache, open_cache, take
@@ -14,9 +15,6 @@ from adaptd.library.imageset import ImageSet
 from adaptd.library.preprocessing import Preprocessing
 from adaptd.records import Domain, Episode, EpisodeState, Split, Version
 from adaptd.store import Transaction
-
-MEMORY_IMAGES = "memory_images"
-"""Under this name an episode's report tells how large a memory it kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +56,10 @@ class Materials:
         own = tx.domains.get(episode.domain_id)
         placed = sorted((d for d in tx.domains.list_all() if d.position is not None), key=lambda d: d.position or 0)
         done = tx.episodes.list_all(EpisodeState.DONE)
-        last_done = {e.domain_id: e.id for e in done if remembers(e)}
+        keepers = find_keepers(done)
         learned = {(e.domain_id, e.batch) for e in (*done, episode)}
         parts = {d.id: tuple(part for part in tx.images.list_parts(d.id) if (d.id, part[0]) in learned) for d in (*placed, own)}
-        memories = {d.id: layout.memory(d.id, last_done[d.id]) for d in placed if d.position and d.id in last_done}
+        memories = {d.id: layout.memory(d.id, keepers[d.id]) for d in placed if d.position and d.id in keepers}
         base, versions = tx.versions.find_base(), tx.versions.list_all()
         earlier = {v.version: v for v in (versions[0], base)} if base is not None and own.position is None else {}
         return cls(
@@ -129,11 +127,6 @@ class Materials:
     def _open(self, domain: Domain, split: Split) -> list[Cache]:
         """The caches of a split. The store says which there are: one that is gone must not pass for none."""
         return [open_cache(self.layout.cache(domain.id, batch, part)) for batch, part in self.parts[domain.id] if part is split]
-
-
-def remembers(episode: Episode) -> bool:
-    """Whether a finished episode kept a memory: one whose version was rejected did not."""
-    return episode.report.get(MEMORY_IMAGES) != 0
 
 
 def _hashes(cache: Cache) -> dict[int, str]:

@@ -11,16 +11,17 @@ from typing import Any
 from adaptd.config import Project
 from adaptd.daemon.answers import Answers, ask, compare
 from adaptd.daemon.layout import Layout
+from adaptd.daemon.lineage import FORCED, find_best, find_way
 from adaptd.daemon.materials import Materials
 from adaptd.daemon.repositories import TWIN, repository_of
 from adaptd.daemon.twin import stage_twin
 from adaptd.daemon.versions import load_version
-from adaptd.errors import ExportFailed, ParityFailed
+from adaptd.errors import ExportFailed, ParityFailed, RepositoryConflict
 from adaptd.learning.backbones import Classifier
 from adaptd.publishing.card import CARD_FILE, Ancestor, Card, Facts, GateOutcome, RowEntry, software_versions
 from adaptd.publishing.durable import hash_file, write_file
 from adaptd.publishing.export import export_proven
-from adaptd.publishing.gate import judge
+from adaptd.publishing.gate import Best, judge
 from adaptd.publishing.triton import MODEL_FILE
 from adaptd.records import Accuracy, Episode, Version, VersionState
 from adaptd.store import Store, Transaction
@@ -60,6 +61,7 @@ class Staged:
     gate: GateOutcome
     sha256: str | None
     twin: dict[str, Any] | None = None
+    forced_because: str | None = None
 
 
 class Publisher:
@@ -77,7 +79,7 @@ class Publisher:
         if promoted is not None:
             model = load_version(self._layout, promoted)
             before = ask(model, self._materials, settings.evaluation.batch_size)
-        return judge(compare(self._materials, before, answers), settings.gate, classes)
+        return judge(compare(self._materials, before, answers), settings.gate, classes, self._find_best())
 
     def stage(self, candidate: Candidate, gate: GateOutcome) -> Staged:
         """Export and prove a candidate that passed; one that cannot be proven is refused with the reason."""
@@ -89,25 +91,36 @@ class Publisher:
             parity = export_proven(
                 candidate.model, folder / MODEL_FILE, self._project.settings.export, facts, self._materials.open_samples()
             )
-        except (ExportFailed, ParityFailed) as problem:
+            digest = hash_file(folder / MODEL_FILE)
+            known = facts.model_dump() | {"gate": gate, "forced_because": candidate.forced_because, "parity": parity}
+            card = Card(**known, model_sha256=digest, versions=software_versions())
+            self._repository.check_place(card)
+        except (ExportFailed, ParityFailed, RepositoryConflict) as problem:
+            self._repository.discard(candidate.number)
             refused = GateOutcome(passed=False, reasons=(str(problem), *gate.reasons), figures=gate.figures)
             return Staged(refused, None)
-        digest = hash_file(folder / MODEL_FILE)
-        known = facts.model_dump() | {"gate": gate, "forced_because": candidate.forced_because, "parity": parity}
-        card = Card(**known, model_sha256=digest, versions=software_versions())
         write_file(folder / CARD_FILE, card.to_text().encode())
+        self._repository.seal(candidate.number)
         wants_twin = self._project.settings.export.quantize
         twin = stage_twin(self._project, self._materials, facts, folder / MODEL_FILE) if wants_twin else None
-        return Staged(gate, digest, twin)
+        return Staged(gate, digest, twin, candidate.forced_because)
 
     def record(self, tx: Transaction, version: int, staged: Staged) -> None:
         """What was decided becomes the version's state, in the transaction that makes it count."""
-        gate = staged.gate.model_dump(mode="json") | ({} if staged.twin is None else {TWIN: staged.twin})
+        more = {TWIN: staged.twin, FORCED: staged.forced_because}
+        gate = staged.gate.model_dump(mode="json") | {name: said for name, said in more.items() if said is not None}
         if staged.sha256 is None:
             tx.versions.set_state(version, VersionState.REJECTED, gate)
             return
         tx.versions.set_model(version, f"{self._repository.name}/{version}", staged.sha256)
         tx.versions.set_state(version, VersionState.PROMOTED, gate)
+
+    def _find_best(self) -> dict[str, Best]:
+        """By domain name, the best that was measured on the way to the promoted version."""
+        with self._store.reading() as tx:
+            names = {domain.id: domain.name for domain in tx.domains.list_all()}
+            found = find_best(find_way(tx.versions.list_all()), tx.accuracies.list_all())
+        return {names[key]: Best(accuracy.version, accuracy.value, accuracy.n) for key, accuracy in found.items()}
 
     def _facts(self, candidate: Candidate) -> Facts:
         with self._store.reading() as tx:

@@ -1,44 +1,39 @@
 """What to do next, read from the store: which drops to import, which episode to train. Starts nothing."""
 
+from dataclasses import dataclass, field
 from datetime import datetime, time
 
-from adaptd.records import EVERYTHING, Domain, DomainState, Episode, EpisodeState
+from adaptd.daemon.children import Job, Kind
+from adaptd.records import EVERYTHING, DomainState, EpisodeState
 from adaptd.store import Transaction
 
 
-def list_paused(tx: Transaction) -> dict[str, str]:
-    """What is paused and why, by domain name or * for everything."""
-    return {pause.scope: pause.reason for pause in tx.pauses.list_all()}
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is next of each kind, and what is paused: domains by name, or * for everything."""
+
+    jobs: tuple[Job, ...] = ()
+    paused: frozenset[str] = field(default_factory=frozenset)
+
+    def holds(self, job: Job) -> bool:
+        """Whether somebody paused this. Imports go on."""
+        return job.kind is Kind.EPISODE and not self.paused.isdisjoint({EVERYTHING, job.domain})
 
 
-def find_import(tx: Transaction) -> Domain | None:
-    """The domain whose waiting drops come next, in the order in which they came."""
-    seen: set[int] = set()
-    for drop in tx.drops.list_waiting():
-        if drop.domain_id in seen:
-            continue
-        seen.add(drop.domain_id)
-        domain = tx.domains.get(drop.domain_id)
-        if domain.state is DomainState.SETTLED and domain.reason is None:
-            return domain
-    return None
+def read_plan(tx: Transaction) -> Plan:
+    """What the store says. Drops wait until there is a model."""
+    paused = frozenset(pause.scope for pause in tx.pauses.list_all())
+    found = (_find_import(tx) if tx.versions.find_latest() else None, _find_episode(tx, paused))
+    return Plan(tuple(job for job in found if job is not None), paused)
 
 
-def find_late(tx: Transaction) -> list[Domain]:
-    """Domains whose episode is done and that got more drops meanwhile."""
-    waiting = {drop.domain_id for drop in tx.drops.list_waiting()}
-    return [domain for domain in map(tx.domains.get, sorted(waiting)) if domain.state is DomainState.DONE]
-
-
-def find_episode(tx: Transaction, paused: dict[str, str]) -> Episode | None:
-    """The episode to train next: the oldest that nobody paused."""
-    if EVERYTHING in paused:
-        return None
-    unfinished = (*tx.episodes.list_all(EpisodeState.TRAINING), *tx.episodes.list_all(EpisodeState.QUEUED))
-    for episode in sorted(unfinished, key=lambda episode: episode.id):
-        if tx.domains.get(episode.domain_id).name not in paused:
-            return episode
-    return None
+def is_cancelled(tx: Transaction, job: Job) -> bool:
+    """Whether a person gave up what a worker is doing."""
+    if job.kind is Kind.PUBLISH:
+        return False
+    if job.kind is Kind.IMPORT:
+        return tx.domains.get(job.key).state is DomainState.SKIPPED
+    return tx.episodes.get(job.key).state is EpisodeState.CANCELLED
 
 
 def is_open(window: str, now: datetime) -> bool:
@@ -48,3 +43,19 @@ def is_open(window: str, now: datetime) -> bool:
     start, end = (time.fromisoformat(part) for part in window.split("-"))
     moment = now.time()
     return start <= moment < end if start <= end else moment >= start or moment < end
+
+
+def _find_import(tx: Transaction) -> Job | None:
+    """The waiting drops that came first, of a domain that is settled, or done with its earlier ones."""
+    for domain in map(tx.domains.get, dict.fromkeys(drop.domain_id for drop in tx.drops.list_waiting())):
+        if domain.state is DomainState.DONE or (domain.state is DomainState.SETTLED and domain.reason is None):
+            return Job(Kind.IMPORT, domain.id, domain.name)
+    return None
+
+
+def _find_episode(tx: Transaction, paused: frozenset[str]) -> Job | None:
+    """The oldest episode that nobody paused."""
+    for key, domain in tx.episodes.list_unfinished():
+        if paused.isdisjoint({EVERYTHING, domain}):
+            return Job(Kind.EPISODE, key, domain)
+    return None

@@ -6,7 +6,7 @@ from typing import Any
 from adaptd.config import Project
 from adaptd.daemon.materials import Materials
 from adaptd.daemon.repositories import twin_repository_of
-from adaptd.errors import ExportFailed
+from adaptd.errors import ExportFailed, RepositoryConflict
 from adaptd.publishing.card import CARD_FILE, Card, Facts, software_versions
 from adaptd.publishing.durable import hash_file, write_file
 from adaptd.publishing.quantize import quantize
@@ -24,13 +24,16 @@ def stage_twin(project: Project, materials: Materials, facts: Facts, model: Path
     allowed = project.settings.export.quantized_max_drop
     try:
         twin = quantize(model, folder / MODEL_FILE, calibration, test, facts, allowed)
-    except ExportFailed as problem:
-        return {"passed": False, "reasons": [str(problem)], "sha256": None}
-    outcome: dict[str, Any] = {"passed": twin.gate.passed, "reasons": list(twin.gate.reasons), "sha256": None}
-    if twin.gate.passed:
         digest = hash_file(folder / MODEL_FILE)
         known = facts.model_dump() | {"gate": twin.gate, "parity": twin.parity, "quantization": twin.quantization}
         card = Card(**known, model_sha256=digest, versions=software_versions())
-        write_file(folder / CARD_FILE, card.to_text().encode())
-        outcome["sha256"] = digest
-    return outcome
+        repository.check_place(card)
+    except (ExportFailed, RepositoryConflict) as problem:
+        repository.discard(facts.version)
+        return {"passed": False, "reasons": [str(problem)], "sha256": None}
+    if not twin.gate.passed:
+        repository.discard(facts.version)
+        return {"passed": False, "reasons": list(twin.gate.reasons), "sha256": None}
+    write_file(folder / CARD_FILE, card.to_text().encode())
+    repository.seal(facts.version)
+    return {"passed": True, "reasons": list(twin.gate.reasons), "sha256": digest}

@@ -1,6 +1,7 @@
 """The worker process: imports a domain's waiting drops or trains one episode, then says how that ended and is gone.
 
-Started by the supervisor as `python -m adaptd.daemon.worker PROJECT KIND ID PARENT`; dies with it.
+Started by the supervisor as `python -m adaptd.daemon.worker PROJECT KIND ID PARENT` with the settings on standard input; dies
+with it.
 """
 
 import ctypes
@@ -10,12 +11,13 @@ import signal
 import sys
 from pathlib import Path
 
-from adaptd.config import Project, load_project
+from adaptd.config import Project
 from adaptd.daemon.children import Ended, Kind, Outcome
 from adaptd.daemon.stopping import Stop, noting_signals
 from adaptd.errors import AdaptdError, ConfigError, EpisodeError, IntakeError, Interrupted, StoreConflict
 from adaptd.observe.logs import set_up_logs
 from adaptd.records import DomainState
+from adaptd.settings import Settings
 from adaptd.store import Store
 
 PR_SET_PDEATHSIG = 1
@@ -29,10 +31,10 @@ def main(words: list[str]) -> int:
     _die_with(int(parent))
     with noting_signals() as stop:
         try:
-            project = load_project(Path(root))
+            project = Project(Path(root), Settings.model_validate_json(sys.stdin.read()), {})
             set_up_logs(project.settings.logging.level, project.settings.logging.format)
             with Store(project.database, project.settings.database.busy_timeout_seconds) as store:
-                ended = (_import if kind == Kind.IMPORT else _train)(project, store, int(key), stop)
+                ended = WORK[Kind(kind)](project, store, int(key), stop)
         except Interrupted as problem:
             ended = Ended(Outcome.STOPPED, str(problem))
         except StoreConflict as problem:
@@ -83,6 +85,19 @@ def _train(project: Project, store: Store, episode_id: int, stop: Stop) -> Ended
     except (EpisodeError, ConfigError, IntakeError) as problem:
         return Ended(Outcome.FAILED, str(problem))
     return Ended(Outcome.DONE, f"episode {finished.number} gave version {finished.version.version}")
+
+
+def _publish(project: Project, store: Store, number: int, stop: Stop) -> Ended:
+    from adaptd.daemon.lock import publishing_alone
+    from adaptd.daemon.promotion import finish_publishing
+
+    stop.check()
+    with publishing_alone(project.state):
+        finish_publishing(project, store)
+    return Ended(Outcome.DONE, f"version {number} was exported again")
+
+
+WORK = {Kind.IMPORT: _import, Kind.EPISODE: _train, Kind.PUBLISH: _publish}
 
 
 if __name__ == "__main__":

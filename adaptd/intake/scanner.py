@@ -14,6 +14,10 @@ from adaptd.intake.tree import GONE, Tree, read_stamp, read_tree
 from adaptd.library.folders import READY_MARK, find_domain_name, is_clutter, is_temporary, printable
 from adaptd.machine import mount_point
 
+LOOK_SECONDS = 1.0
+LOOK_SHARE = 20
+"""While a drop changes it is read this often, or with this many times the time between two looks that one takes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Drop:
@@ -142,6 +146,7 @@ class Scanner:
         mark = (status.st_ino, status.st_ctime_ns)
         if known is not None and not full and not self._is_due(folder, known, mark):
             return None
+        began = self._clock()
         try:
             tree = read_tree(folder)
         except FileNotFoundError:
@@ -154,7 +159,11 @@ class Scanner:
             )
         now = self._clock()
         verdict = self._settling.look(name, tree, now)
-        self._known[name] = _Known(mark, tree, verdict, now, verdict.next_look)
+        next_look = verdict.next_look
+        if verdict.state is DropState.ARRIVING and verdict.waiting_for is None:
+            # Seen late, the last change would be waited for late: looking often enough, but not at a large tree all the time.
+            next_look = min(next_look, now + max(LOOK_SECONDS, LOOK_SHARE * (now - began)))
+        self._known[name] = _Known(mark, tree, verdict, now, next_look)
         return None
 
     def _is_due(self, folder: Path, known: _Known, mark: tuple[int, int]) -> bool:

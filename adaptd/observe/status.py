@@ -123,7 +123,13 @@ def _warnings(tx: Transaction, domains: Iterable[Domain], running: Episode | Non
     said += [f"{'everything' if p.scope == EVERYTHING else p.scope} is paused: {p.reason}" for p in tx.pauses.list_all()]
     if running is not None and working is None:
         said.append(f"episode {running.id} was interrupted: `adaptd run`, or the command that began it, goes on from there")
-    if tx.versions.find_latest() is None:
+    newest = tx.versions.find_latest()
+    if newest is not None and newest.state is VersionState.REJECTED:
+        served = tx.versions.find_latest(VersionState.PROMOTED)
+        goes_on = "nothing is served" if served is None else f"version {served.version} goes on"
+        reasons = (newest.gate or {}).get("reasons") or ("no reason was kept",)
+        said.append(f"version {newest.version} was rejected, {goes_on}: {reasons[0]}")
+    if newest is None:
         said.append("there is no source model yet: stop the daemon if it runs, then `adaptd source import DIR`")
     return said
 

@@ -6,13 +6,15 @@ from typing import Any
 from adaptd.records import VersionState
 from adaptd.store import Transaction
 
+GATE = ("passed", "reasons", "int8")
+"""What is told of a version's gate; the figures are in its card."""
+
 
 def list_versions(tx: Transaction, models: Path) -> list[dict[str, Any]]:
     """Every version, oldest first."""
     episodes = {episode.id: episode for episode in tx.episodes.list_all()}
     names = {domain.id: domain.name for domain in tx.domains.list_all()}
     served = tx.versions.find_latest(VersionState.PROMOTED)
-    forced = {event.version: event.message for event in tx.events.list_kind("version-forced")}
     return [
         {
             "version": version.version,
@@ -22,11 +24,11 @@ def list_versions(tx: Transaction, models: Path) -> list[dict[str, Any]]:
             "domain": names[episodes[version.episode_id].domain_id],
             "state": version.state,
             "served": served is not None and served.version == version.version,
-            "path": str(models / version.model_path) if version.model_path else None,
+            "path": str(models / version.model_path) if version.model_path and version.state is VersionState.PROMOTED else None,
             "sha256": version.model_sha256,
             "weights_sha256": version.weights_sha256,
-            "gate": None if version.gate is None else {name: version.gate[name] for name in ("passed", "reasons")},
-            "forced_because": forced.get(version.version),
+            "gate": None if version.gate is None else {name: version.gate[name] for name in GATE if name in version.gate},
+            "forced_because": (version.gate or {}).get("forced_because"),
             "created_at": version.created_at.isoformat(),
             "promoted_at": version.promoted_at.isoformat() if version.promoted_at else None,
         }

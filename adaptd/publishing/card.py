@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from adaptd import __version__
 from adaptd.errors import VersionDamaged
@@ -19,6 +19,7 @@ from adaptd.library.preprocessing import Preprocessing
 from adaptd.records import AccuracyKind
 
 CARD_FILE = "card.json"
+MAX_CARD_BYTES = 16_000_000
 SCHEMA = "adaptd.card/1"
 SEAL = "seal"
 """SHA-256 of the rest of the card, so that a flipped byte in a label is noticed."""
@@ -98,7 +99,7 @@ class Facts(Part):
     domain: str
     created_at: datetime
     backbone: str
-    classes: tuple[str, ...]
+    classes: tuple[str, ...] = Field(min_length=1)
     preprocessing: Preprocessing
     lineage: tuple[Ancestor, ...] = ()
     row: tuple[RowEntry, ...] = ()
@@ -159,7 +160,9 @@ def read_card(folder: Path) -> Card:
     """
     path = folder / CARD_FILE
     try:
-        content: Any = json.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            text = file.read(MAX_CARD_BYTES + 1)
+        content: Any = json.loads(text) if len(text) <= MAX_CARD_BYTES else None
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
             raise VersionDamaged(f"{path} is no card of this adaptd ({SCHEMA}): a newer adaptd may have written it")
         seal = content.pop(SEAL, None)
@@ -168,8 +171,13 @@ def read_card(folder: Path) -> Card:
         return Card.model_validate(content)
     except OSError as error:
         raise VersionDamaged(f"cannot read {path} ({error}): restore it from a backup, or publish again") from error
-    except (ValueError, ValidationError) as error:
-        raise VersionDamaged(f"{path} is damaged: restore it from a backup, or publish again") from error
+    except (ValueError, RecursionError) as error:
+        raise VersionDamaged(f"{path} is damaged: restore it from a backup, or publish again ({_first(error)})") from error
+
+
+def _first(error: Exception) -> str:
+    """What is wrong, in a line: pydantic's errors have several."""
+    return " ".join(str(error).split())[:200]
 
 
 def _dump(value: Any) -> str:

@@ -6,9 +6,13 @@ tolerance decides; on twenty, where two images more or less mean nothing, the te
 against their tolerance by the binomial distribution. Estimates have no pairs; their drop must stand out of the sampling
 error of two shares. Every domain gets its part of one level for the whole gate, so that a project with fifty domains
 does not reject every second candidate by luck.
+
+Small losses add up. Each candidate is compared with the promoted version only, so ten of them may each lose a little that
+is allowed. Therefore the accuracy measured on a domain is also held against the best one on the way to the promoted
+version: together they may lose twice what one may. There are no pairs for that, only two shares.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, fsum, lgamma, log, log1p, sqrt
 from statistics import NormalDist
@@ -23,6 +27,9 @@ from adaptd.settings import GateSettings
 
 LEVEL = 0.05
 """The chance of rejecting, over all domains, a candidate that is as good as the promoted version."""
+
+TOTAL = 2
+"""Steps' worth of tolerance that may be lost in total since the best version."""
 
 Predictions = NDArray[np.int64]
 Kind = Literal["test", "memory", "estimate"]
@@ -61,6 +68,15 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
+class Best:
+    """The best accuracy that was measured on a domain before the promoted version, and whose it is."""
+
+    version: int
+    value: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Scores:
     """What a comparison comes to."""
 
@@ -78,11 +94,15 @@ class _Scores:
         """Whether the drop is more than chance."""
         if self.negative is not None and self.positive is not None:
             return _binomial_tail(self.negative + self.positive, 0.5, self.negative) <= level
-        error = sqrt((self.before * (1 - self.before) + self.after * (1 - self.after)) / self.n)
-        return self.drop > NormalDist().inv_cdf(1 - level) * error
+        return _stands_out((self.before, self.n), (self.after, self.n), level)
 
 
-def judge(comparisons: Sequence[Comparison], settings: GateSettings, classes: Sequence[str]) -> GateOutcome:
+def judge(
+    comparisons: Sequence[Comparison],
+    settings: GateSettings,
+    classes: Sequence[str],
+    best: Mapping[str, Best] | None = None,
+) -> GateOutcome:
     """Decide on a candidate.
 
     Args:
@@ -90,6 +110,7 @@ def judge(comparisons: Sequence[Comparison], settings: GateSettings, classes: Se
             memory and its estimate. The domain just learnt is not among them: it may hold only some of the classes.
         settings: the tolerances.
         classes: their names, for the reasons.
+        best: of each domain where something was measured before the promoted version, by its name.
     """
     if not comparisons or comparisons[0].kind != "test":
         raise ValueError("the gate needs the source's test set first")
@@ -99,6 +120,7 @@ def judge(comparisons: Sequence[Comparison], settings: GateSettings, classes: Se
     for number, comparison in enumerate(comparisons):
         tolerance = settings.max_source_drop if number == 0 else settings.max_domain_drop
         against += _objections(comparison, settings, tolerance, level)
+        against += _worn_away(comparison, (best or {}).get(comparison.domain), TOTAL * tolerance, level)
         against += _collapsed(comparison, settings.min_class_share, classes)
     if against:
         return GateOutcome(passed=False, reasons=tuple(against), figures=figures)
@@ -127,6 +149,19 @@ def _objections(comparison: Comparison, settings: GateSettings, tolerance: float
                 f"On {_place(comparison)}, {scores.negative} of {scores.n} images were right before and are wrong now "
                 f"({rate:.1%}, allowed are {limit:.1%})."
             )
+
+
+def _worn_away(comparison: Comparison, best: Best | None, tolerance: float, level: float) -> Iterator[str]:
+    """What was lost in small steps since the best version."""
+    if best is None or comparison.kind != "test" or comparison.promoted is None:
+        return
+    scores = _score(comparison)
+    drop = best.value - scores.after
+    if drop > tolerance and _stands_out((best.value, best.n), (scores.after, scores.n), level):
+        yield (
+            f"On {_place(comparison)}, measured accuracy is {scores.after:.1%} on {scores.n} images, and was {best.value:.1%} "
+            f"with version {best.version}: a drop of {drop:.1%} since then, allowed are {tolerance:.1%}."
+        )
 
 
 def _collapsed(comparison: Comparison, share: float, classes: Sequence[str]) -> Iterator[str]:
@@ -186,6 +221,16 @@ def _in_words(comparison: Comparison) -> str:
 
 def _place(comparison: Comparison) -> str:
     return "the source" if comparison.domain == SOURCE else f"domain {comparison.domain}"
+
+
+def _stands_out(before: tuple[float, int], after: tuple[float, int], level: float) -> bool:
+    """Whether the first of two shares, each with its number of images, is larger by more than their sampling error.
+
+    With one right and one wrong image added to each (Agresti and Caffo): a share of 1 on twenty images is not without error.
+    """
+    shares = [((share * n + 1) / (n + 2), n + 2) for share, n in (before, after)]
+    error = sqrt(sum(share * (1 - share) / n for share, n in shares))
+    return shares[0][0] - shares[1][0] > NormalDist().inv_cdf(1 - level) * error
 
 
 def _binomial_tail(n: int, p: float, k: int) -> float:

@@ -30,11 +30,6 @@ CALIBRATION_IMAGES = 512
 Answers = NDArray[np.float32]
 
 
-def quantized_name(model: str) -> str:
-    """The name an int8 model is published under."""
-    return f"{model}-int8"
-
-
 @dataclass(frozen=True, slots=True)
 class Quantized:
     """An int8 file's figures for its card. It may be published only if `gate` passed."""

@@ -84,6 +84,27 @@ class Repository:
         make_folder(folder)
         return folder
 
+    def check_place(self, card: Card) -> None:
+        """Before a version counts: could it be published, and would it be served?
+
+        Raises:
+            RepositoryConflict: it could not, or would not.
+        """
+        self._check_config(ModelConfig.of(card))
+        for entry in sorted(self._entries()):
+            if entry.is_dir() and (read_version(entry.name) or 0) >= card.version:
+                raise RepositoryConflict(f"{entry} would be served instead of version {card.version}: move it away")
+
+    def seal(self, version: int) -> None:
+        """Bring a staged version to the disk, so that a power cut after the commit does not take it away."""
+        staged = self._staged(version)
+        for path in (*sorted(staged.iterdir()), staged):
+            sync(path)
+
+    def discard(self, version: int) -> None:
+        """Throw a staged version away."""
+        remove(self._staged(version))
+
     def publish(self, version: int, expected_sha256: str) -> Path:
         """Bring a staged version to its place by one rename; again is as good as once.
 
@@ -101,8 +122,7 @@ class Repository:
             self._check_same(version, expected_sha256)
         else:
             card = self._check_staged(version, expected_sha256)
-            for path in (*sorted(staged.iterdir()), staged):
-                sync(path)
+            self.seal(version)
             self._write_config(ModelConfig.of(card))
             move(staged, target)
         remove(staged)
@@ -204,18 +224,22 @@ class Repository:
 
     def _write_config(self, config: ModelConfig) -> None:
         """Once, before the first version. Any later change would make Triton reload every version."""
+        self._check_config(config)
         path = self.folder / CONFIG_FILE
-        make_folder(self.folder)
         if path.exists():
-            if path.read_text(encoding="utf-8", errors="replace").startswith(config.text()):
-                return
+            return
+        make_folder(self.folder)
+        temporary = self.staging / CONFIG_FILE
+        write_file(temporary, config.text().encode())
+        move(temporary, path)
+
+    def _check_config(self, config: ModelConfig) -> None:
+        path = self.folder / CONFIG_FILE
+        if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(config.text()):
             raise RepositoryConflict(
                 f"{path} describes models of another shape than the {config.classes} classes at {config.image_size} pixels "
                 "to be published: choose another [model] name, so that clients of the old one are not broken"
             )
-        temporary = self.staging / CONFIG_FILE
-        write_file(temporary, config.text().encode())
-        move(temporary, path)
 
 
 def _seen_by_triton(entry: Path) -> str:

@@ -38,6 +38,11 @@ class ModelConfig:
         )
 
 
+def quantized_name(model: str) -> str:
+    """The name an int8 model is published under."""
+    return f"{model}-int8"
+
+
 def read_version(name: str) -> int | None:
     """The version Triton sees in a folder's name: C++ `stoll`, so `3.tmp` is 3; a leading 0 is ignored, and so is `x3`."""
     found = re.match(r"\s*[+-]?\d+", name, re.ASCII)

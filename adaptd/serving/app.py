@@ -10,10 +10,10 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from adaptd.errors import NothingPublished, RequestRefused
+from adaptd.errors import ClientLeft, NothingPublished, RequestRefused
 from adaptd.observe.serving_metrics import ServingMetrics
 from adaptd.serving.endpoints import Endpoints, Request
-from adaptd.serving.http import Answer, BodyReader, ClientLeft, Receive, Scope, Send, error_answer, find_header
+from adaptd.serving.http import Answer, BodyReader, Receive, Scope, Send, error_answer, find_header
 
 log = logging.getLogger("adaptd.serving")
 
@@ -126,7 +126,7 @@ class Application:
         """The whole request; its body only where one is awaited."""
         headers = scope["headers"]
         if scope["method"] != "POST":
-            return Request(headers, scope["query_string"], version=version)
+            return Request(headers, scope["query_string"], b"", version, scope["state"]["gone"])
         try:
             async with asyncio.timeout(self._request_seconds):
                 body = await self._bodies.read(headers, receive)
@@ -135,4 +135,4 @@ class Application:
         encoding = find_header(headers, b"content-encoding")
         if encoding is not None and encoding != b"identity":
             body = await asyncio.to_thread(self._bodies.unpack, body, encoding.lower())
-        return Request(headers, scope["query_string"], body, version)
+        return Request(headers, scope["query_string"], body, version, scope["state"]["gone"])

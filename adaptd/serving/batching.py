@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from adaptd.errors import RequestRefused
+from adaptd.errors import ClientLeft, RequestRefused
 from adaptd.serving.session import Images, Model, Outputs
 from adaptd.serving.statistics import Run
 
@@ -24,6 +24,7 @@ class _Waiting:
 
     model: Model
     images: Images
+    gone: Callable[[], bool]
     answer: asyncio.Future[Outputs]
     since: int = field(default_factory=time.perf_counter_ns)
 
@@ -56,10 +57,10 @@ class Batcher:
         if len(self._queue) + ahead >= self._max_queue:
             raise RequestRefused(503, f"{self._max_queue} requests are waiting already; try again later")
 
-    def submit(self, model: Model, images: Images) -> asyncio.Future[Outputs]:
-        """The answers to come, from exactly this version."""
+    def submit(self, model: Model, images: Images, gone: Callable[[], bool]) -> asyncio.Future[Outputs]:
+        """The answers to come, from exactly this version; ClientLeft where the client is `gone` before its turn."""
         self.check_room()
-        waiting = _Waiting(model, images, self._loop.create_future())
+        waiting = _Waiting(model, images, gone, self._loop.create_future())
         self._queue.append(waiting)
         if not self._busy:
             self._start()
@@ -72,12 +73,14 @@ class Batcher:
             self._runner.submit(self._run, batch)
 
     def _take(self) -> list[_Waiting]:
-        """The oldest request and, in order, those that fit into the same run. What was cancelled is left out."""
+        """The oldest request and, in order, those that fit into the same run. What nobody waits for is left out."""
         batch: list[_Waiting] = []
         passed: list[_Waiting] = []
         room = self.max_batch_size
         while self._queue and room:
             waiting = self._queue.popleft()
+            if waiting.gone() and not waiting.answer.done():
+                waiting.answer.set_exception(ClientLeft("the client left before its turn"))
             if waiting.answer.done():
                 continue
             if batch and (waiting.model is not batch[0].model or len(waiting.images) > room):

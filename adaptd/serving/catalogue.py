@@ -129,11 +129,12 @@ class Catalogue:
         try:
             model = load_model(read_version(self.folder, version), self._threads)
         except VersionUnusable as problem:
-            self.refusals[version] = (seen, str(problem))
+            # Replaced, never changed: another thread may be reading it.
+            self.refusals = {**self.refusals, version: (seen, str(problem))}
             log.error("version %d of %s is refused: %s", version, self.name, problem)  # noqa: TRY400 (the fact is enough)
             self._refused(str(problem))
             return None
-        self.refusals.pop(version, None)
+        self.refusals = {number: refusal for number, refusal in self.refusals.items() if number != version}
         return model
 
     def close(self) -> None:

@@ -71,6 +71,7 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         super().on_message_begin()
+        self.scope["state"]["gone"] = self.transport.is_closing
         self._in_headers = True
         self._header_bytes = 0
         if self._deadline is None:

@@ -3,8 +3,9 @@
 from typing import Any
 
 from adaptd import __version__
+from adaptd.publishing.card import INPUT, OUTPUTS
 from adaptd.serving.catalogue import Catalogue
-from adaptd.serving.session import INPUT, OUTPUTS, Model
+from adaptd.serving.session import Model
 
 PLATFORM = "onnxruntime_onnx"
 EXTENSIONS = ("binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics")

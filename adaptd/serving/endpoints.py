@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import parse_qs
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptd.errors import ImageRejected, RequestRefused
 from adaptd.library.preprocessing import Limits
@@ -27,12 +29,13 @@ JSON_LENGTH = b"inference-header-content-length"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request that was let in, whole."""
+    """A request that was let in, whole; `gone` tells whether its client has left."""
 
     headers: list[Header]
     query: bytes
-    body: bytes = b""
-    version: str | None = None
+    body: bytes
+    version: str | None
+    gone: Callable[[], bool]
 
 
 class Endpoints:
@@ -61,7 +64,7 @@ class Endpoints:
         """`POST …/infer`."""
         model = await self._model(request.version)
         wanted = parse_infer(request.body, find_header(request.headers, JSON_LENGTH), model, self._batcher.max_batch_size)
-        outputs = await self._batcher.submit(model, wanted.images)
+        outputs = await self._batcher.submit(model, wanted.images, request.gone)
         body, length = render_infer(model, wanted, outputs)
         return Answer(200, body) if length is None else Answer(200, body, (BINARY, (JSON_LENGTH, b"%d" % length)))
 
@@ -80,19 +83,19 @@ class Endpoints:
         rejected = [image for image in decoded if isinstance(image, ImageRejected)]
         if len(rejected) == len(decoded):
             raise RequestRefused(400, f"the image cannot be used: {rejected[0]}")
-        answers = iter(await self._predict(model, [image for image in decoded if not isinstance(image, ImageRejected)]))
+        answers = iter(await self._predict(model, [image for image in decoded if not isinstance(image, ImageRejected)], request))
         predictions = [
             {"error": str(image)} if isinstance(image, ImageRejected) else describe_prediction(next(answers), model.classes)
             for image in decoded
         ]
         return json_answer({"model": model.name, "version": str(model.version), "predictions": predictions})
 
-    async def _predict(self, model: Model, images: list[Images]) -> list["np.ndarray[tuple[int], np.dtype[np.float32]]"]:
+    async def _predict(self, model: Model, images: list[Images], request: Request) -> list[NDArray[np.float32]]:
         """Probabilities of each image; a large request runs piece by piece and leaves room for others in between."""
         size = self._batcher.max_batch_size
-        rows: list[np.ndarray[tuple[int], np.dtype[np.float32]]] = []
+        rows: list[NDArray[np.float32]] = []
         for start in range(0, len(images), size):
-            _, probabilities = await self._batcher.submit(model, np.stack(images[start : start + size]))
+            _, probabilities = await self._batcher.submit(model, np.stack(images[start : start + size]), request.gone)
             rows.extend(probabilities)
         return rows
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
-from adaptd.errors import RequestRefused
+from adaptd.errors import ClientLeft, RequestRefused
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -20,10 +20,6 @@ BINARY: Header = (b"content-type", b"application/octet-stream")
 MAX_MESSAGE = 500
 HELD_REQUESTS = 4
 """Bodies of the largest size that may be in memory together."""
-
-
-class ClientLeft(Exception):
-    """The client closed the connection before its request was whole: nobody is left to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +82,7 @@ class BodyReader:
         try:
             while True:
                 if message["type"] == "http.disconnect":
-                    raise ClientLeft
+                    raise ClientLeft("the client left before its request was whole")
                 chunk: bytes = message.get("body", b"")
                 chunks.append(chunk)
                 size += len(chunk)

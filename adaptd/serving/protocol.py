@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptd.errors import RequestRefused
-from adaptd.serving.session import INPUT, OUTPUTS, Images, Model, Outputs
+from adaptd.publishing.card import INPUT, OUTPUTS
+from adaptd.serving.session import Images, Model, Outputs
 
 MAX_ID = 1024
 

@@ -6,14 +6,12 @@ from numpy.typing import NDArray
 
 from adaptd.errors import VersionUnusable
 from adaptd.library.preprocessing import Preprocessing
+from adaptd.publishing.card import INPUT, OUTPUTS
 from adaptd.serving.models import Published
 
 Images = NDArray[np.uint8]
 Outputs = tuple[NDArray[np.float32], NDArray[np.float32]]
 """Logits and probabilities, each [N, classes]."""
-
-INPUT = "images"
-OUTPUTS = ("logits", "probabilities")
 
 
 class Model:

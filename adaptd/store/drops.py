@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, func, insert, or_, select, update
 
 from adaptd.records import DropRecord, Pause
 from adaptd.store.repository import Repository, fields, only
@@ -71,8 +71,8 @@ class Drops(Repository):
         self._connection.execute(update(drops).where(drops.c.id == drop_id).values(accepted=accepted, duplicates=duplicates))
 
     def give_back(self, domain_id: int, batch: int) -> int:
-        """Let the drops of a batch that nothing was learned from wait again; how many there are."""
-        mine = (drops.c.domain_id == domain_id, drops.c.batch == batch)
+        """Let the drops of a batch that nothing was learned from wait again; how many wait. Deaths so far do not count."""
+        mine = (drops.c.domain_id == domain_id, or_(drops.c.batch == batch, drops.c.batch.is_(None)))
         return self._connection.execute(update(drops).where(*mine).values(batch=None, crashes=0)).rowcount
 
     def count_crash(self, domain_id: int) -> int:

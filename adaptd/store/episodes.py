@@ -9,7 +9,7 @@ from sqlalchemy import func, insert, select, update
 from adaptd.errors import StoreConflict
 from adaptd.records import Checkpoint, Episode, EpisodeState, Lease, Progress
 from adaptd.store.repository import Repository, fields, only
-from adaptd.store.tables import checkpoints, episodes
+from adaptd.store.tables import checkpoints, domains, episodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,13 @@ class Episodes(Repository):
         statement = select(episodes).where(episodes.c.domain_id == domain_id, episodes.c.state.in_(open_states))
         row = self._connection.execute(statement.order_by(episodes.c.id)).first()
         return None if row is None else _record(row)
+
+    def list_unfinished(self) -> tuple[tuple[int, str], ...]:
+        """Ids of all queued and training episodes with their domains' names, oldest first: asked for all the time."""
+        open_states = (EpisodeState.QUEUED, EpisodeState.TRAINING)
+        statement = select(episodes.c.id, domains.c.name).join(domains, domains.c.id == episodes.c.domain_id)
+        rows = self._connection.execute(statement.where(episodes.c.state.in_(open_states)).order_by(episodes.c.id))
+        return tuple((key, name) for key, name in rows)
 
     def last_batch(self, domain_id: int) -> int:
         """The newest batch of a domain that an episode learned from, or still will; 0 where there is none."""

@@ -27,11 +27,6 @@ class Events(Repository):
         row |= {"domain_id": domain_id, "episode_id": episode_id, "version": version}
         return self._add(insert(events).values(row))
 
-    def list_kind(self, kind: str) -> tuple[Event, ...]:
-        """All events of a kind, oldest first."""
-        statement = select(events).where(events.c.kind == kind).order_by(events.c.id)
-        return tuple(Event(**fields(row)) for row in self._connection.execute(statement))
-
     def list_latest(self, count: int, domain_id: int | None = None, before: int | None = None) -> tuple[Event, ...]:
         """The newest events, of one domain or of all, newest first; with `before`, those older than the event with that id."""
         statement = select(events).order_by(events.c.id.desc()).limit(count)

@@ -16,8 +16,7 @@ from adaptd.daemon.lock import find_holder, hold_project
 from adaptd.errors import Interrupted, ProjectBusy
 from adaptd.learning.checkpoint import read_checkpoint
 from adaptd.store import Store
-
-from .conftest import FAST
+from tests.conftest import FAST
 
 
 def test_two_at_once(shop, night, source):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from adaptd.publishing.gate import Comparison, _binomial_tail, judge
+from adaptd.publishing.gate import Best, Comparison, _binomial_tail, judge
 from adaptd.settings import GateSettings
 
 CLASSES = ("cat", "dog", "owl")
@@ -124,6 +124,29 @@ def test_many_flips_are_rejected_even_if_they_cancel_out():
     assert outcome.reasons == (
         "On the source, 120 of 600 images were right before and are wrong now (20.0%, allowed are 10.0%).",
     )
+
+
+def test_small_losses_do_not_add_up_for_ever():
+    """Each step loses 0.8 % of a thousand images, which is allowed; with the third it is more than 2 % since the best version."""
+    truth, best = labels(1000), {"source": Best(1, 1.0, 1000)}
+    passed = []
+    for step in range(4):
+        before, after = (wrong(truth, slice(0, 8 * (step + lost))) for lost in (0, 1))
+        outcome = judge([on_test("source", before, after, truth)], SETTINGS, CLASSES, best)
+        passed.append(outcome.passed)
+    assert passed == [True, True, False, False]
+    (reason,) = outcome.reasons
+    assert reason.startswith("On the source, measured accuracy is 96.8% on 1000 images, and was 100.0% with version 1")
+    assert reason.endswith("a drop of 3.2% since then, allowed are 2.0%.")
+
+
+def test_a_best_version_by_luck_does_not_bind():
+    """On twenty images a better version is no evidence; nor is one on another domain, or one compared without labels."""
+    truth = labels(20)
+    comparison = on_test("source", wrong(truth, slice(0, 2)), wrong(truth, slice(0, 3)), truth)
+    assert judge([comparison], SETTINGS, CLASSES, {"source": Best(1, 1.0, 20), "other": Best(1, 1.0, 9999)}).passed
+    memory = Comparison("old", "memory", labels(400), labels(400), wrong(labels(400), slice(0, 100)))
+    assert judge([steady(), memory], SETTINGS, CLASSES, {"old": Best(1, 1.0, 9999)}).passed
 
 
 def test_many_domains_do_not_reject_by_luck():

@@ -12,9 +12,10 @@ from adaptd.errors import ExportFailed
 from adaptd.library.imageset import ImageSet
 from adaptd.publishing.card import Card, software_versions
 from adaptd.publishing.export import export_onnx
-from adaptd.publishing.quantize import Quantized, quantize, quantized_name
+from adaptd.publishing.quantize import Quantized, quantize
 from adaptd.publishing.repository import Repository
 from adaptd.publishing.session import open_session
+from adaptd.publishing.triton import quantized_name
 
 
 @pytest.fixture

@@ -11,12 +11,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
+from adaptd.library.preprocessing import Preprocessing
+from adaptd.publishing.card import SEAL, Card, GateOutcome, Parity, _dump, software_versions
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NAME = "shop"
@@ -59,21 +63,39 @@ def make_onnx(seed: int, depth: int = 0, **changes: object) -> bytes:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10).SerializeToString()
 
 
-def publish(folder: Path, version: int, model: bytes | None = None, /, **card: object) -> Path:
-    """Put a version into `models/<name>` as publishing does: staged elsewhere, then one rename."""
+def make_card(folder: Path, version: int, model: bytes) -> Card:
+    """The card of a version in `models/<name>`."""
+    return Card(
+        model=folder.name,
+        version=version,
+        episode=version - 1,
+        domain="source",
+        created_at=datetime(2026, 1, 2, tzinfo=UTC),
+        backbone="lenet5",
+        classes=CLASSES,
+        preprocessing=Preprocessing(SIZE),
+        weights_sha256="ab" * 32,
+        config_hash="cd" * 32,
+        gate=GateOutcome(passed=True, reasons=("It is the first version: nothing was promoted before.",)),
+        parity=Parity(exporter="torchscript", max_error=0, equal_argmax=1, ties=0, tolerance=1e-4, images={"source": 9}),
+        model_sha256=hashlib.sha256(model).hexdigest(),
+        versions=software_versions(),
+    )
+
+
+def seal(card: dict[str, object]) -> str:
+    """A card whose seal is right, whatever else is wrong with it."""
+    content = {name: value for name, value in card.items() if name != SEAL}
+    return json.dumps(content | {SEAL: hashlib.sha256(_dump(content).encode()).hexdigest()})
+
+
+def publish(folder: Path, version: int, model: bytes | None = None, /, **changes: object) -> Path:
+    """Put a version into `models/<name>` as publishing does: staged elsewhere, then one rename. `changes` make its card wrong."""
     model = make_onnx(version) if model is None else model
     staged = folder.parent.parent / f"staged-{version}"
     staged.mkdir()
     (staged / "model.onnx").write_bytes(model)
-    facts = {
-        "schema": "adaptd.card/1",
-        "model": folder.name,
-        "version": version,
-        "classes": list(CLASSES),
-        "model_sha256": hashlib.sha256(model).hexdigest(),
-        "preprocessing": {"image_size": SIZE, "resize": "stretch-bilinear", "mean": [0.5, 0.5, 0.5]},
-    }
-    (staged / "card.json").write_text(json.dumps(facts | card))
+    (staged / "card.json").write_text(seal(make_card(folder, version, model).to_json() | changes))
     folder.mkdir(exist_ok=True, parents=True)
     return staged.rename(folder / str(version))
 

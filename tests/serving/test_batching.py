@@ -6,12 +6,17 @@ import threading
 import numpy as np
 import pytest
 
-from adaptd.errors import RequestRefused
+from adaptd.errors import ClientLeft, RequestRefused
 from adaptd.serving.batching import Batcher
 from adaptd.serving.models import read_version
 from adaptd.serving.session import load_model
 
 from .conftest import expected, models, publish, random_images
+
+
+def here() -> bool:
+    """A client that waits for its answer is not gone."""
+    return False
 
 
 class Gated:
@@ -48,7 +53,7 @@ def test_what_waits_runs_together_and_answers_stay_apart(load):
 
     async def ask():
         batcher = Batcher(max_batch_size=8, max_queue=10)
-        answers = [batcher.submit(model, images) for images in questions]
+        answers = [batcher.submit(model, images, here) for images in questions]
         assert batcher.depth == 5
         model.gate.set()
         return await asyncio.gather(*answers)
@@ -68,7 +73,7 @@ def test_versions_never_mix(load):
 
     async def ask():
         batcher = Batcher(64, 100)
-        answers = [batcher.submit(model, images) for model in (one, two, one, two, one)]
+        answers = [batcher.submit(model, images, here) for model in (one, two, one, two, one)]
         one.gate.set()
         two.gate.set()
         return await asyncio.gather(*answers)
@@ -85,9 +90,9 @@ def test_a_full_queue_refuses(load):
 
     async def ask():
         batcher = Batcher(1, 2)
-        answers = [batcher.submit(model, random_images(1)) for _ in range(3)]
+        answers = [batcher.submit(model, random_images(1), here) for _ in range(3)]
         with pytest.raises(RequestRefused, match="2 requests are waiting already") as caught:
-            batcher.submit(model, random_images(1))
+            batcher.submit(model, random_images(1), here)
         assert caught.value.status == 503
         model.gate.set()
         return await asyncio.gather(*answers)
@@ -103,22 +108,25 @@ def test_a_failing_run_fails_its_requests_only(load):
     async def ask():
         batcher = Batcher(8, 8)
         with pytest.raises(Exception, match="Got invalid dimensions"):
-            await batcher.submit(model, np.zeros((1, 3, 4, 4), np.uint8))
-        return await batcher.submit(model, random_images(1))
+            await batcher.submit(model, np.zeros((1, 3, 4, 4), np.uint8), here)
+        return await batcher.submit(model, random_images(1), here)
 
     assert asyncio.run(ask())[0].shape == (1, 3)
 
 
-def test_cancelled_requests_do_not_run(load):
-    """What nobody waits for any more costs nothing."""
+def test_what_nobody_waits_for_does_not_run(load):
+    """A cancelled request, and one whose client has left, cost nothing."""
     model = load(1)
 
     async def ask():
         batcher = Batcher(8, 8)
-        first, second, third = (batcher.submit(model, random_images(1)) for _ in range(3))
+        first, second, third = (batcher.submit(model, random_images(1), here) for _ in range(3))
+        left = batcher.submit(model, random_images(1), lambda: True)
         second.cancel()
         model.gate.set()
         await asyncio.gather(first, third)
+        with pytest.raises(ClientLeft):
+            await left
 
     asyncio.run(ask())
     assert model.runs == [1, 1]

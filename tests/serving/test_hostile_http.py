@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import socket
 import zlib
 from contextlib import closing
@@ -10,7 +11,7 @@ from io import BytesIO
 import pytest
 from PIL import Image
 
-from .conftest import NAME, SIZE, models, publish, random_images, wait_until
+from .conftest import NAME, SIZE, make_onnx, models, publish, random_images, wait_until
 
 INFER = f"/v2/models/{NAME}/infer"
 IMAGE = 3 * SIZE * SIZE
@@ -251,6 +252,25 @@ def test_a_client_that_leaves(server, http):
     with closing(socket.create_connection(("127.0.0.1", server.port), 30)) as connection:
         connection.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{" % INFER.encode())
     wait_until(lambda: 'adaptd_requests_total{code="499",endpoint="infer"}' in http.get("/metrics").text)
+
+
+def test_clients_that_leave_while_they_wait(fresh, start):
+    """Their requests are dropped from the queue, and those who stay are answered."""
+    publish(models(fresh), 1, make_onnx(1, depth=1500))
+    slow = start(fresh, max_batch_size=1)
+    body = json.dumps(question()).encode()
+    whole = f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    clients = [socket.create_connection(("127.0.0.1", slow.port), 30) for _ in range(20)]
+    for client in clients:
+        client.sendall(whole)
+    for client in clients:
+        client.close()
+    with slow.client() as http:
+        assert http.post(INFER, json=question()).status_code == 200
+        text = http.get("/metrics").text
+    left = re.search(r'adaptd_requests_total{code="499",endpoint="infer"} (\d+)', text)
+    assert left is not None
+    assert int(left[1]) > 0
 
 
 def test_pipelined_requests(server, http):

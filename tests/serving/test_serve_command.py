@@ -4,7 +4,6 @@ import json
 import re
 import signal
 import socket
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,7 +14,7 @@ from adaptd.observe.serving_metrics import ENDPOINTS
 from .conftest import NAME, SIZE, make_onnx, models, publish, random_images, wait_until
 
 INFER = f"/v2/models/{NAME}/infer"
-SLOW = make_onnx(1, depth=4000)
+SLOW = make_onnx(1, depth=1500)
 """Takes some tenths of a second: the tests that use it need time to look while it runs."""
 
 
@@ -119,22 +118,25 @@ def test_leaves_in_order(fresh, start, number):
     """What was begun is answered, nothing more is accepted, exit 0."""
     publish(models(fresh), 1, SLOW)
     server = start(fresh, max_batch_size=1)
-    answers: list[int] = []
+    body = json.dumps(question()).encode()
+    whole = f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    clients = [socket.create_connection(("127.0.0.1", server.port), 60) for _ in range(8)]
+    for client in clients:
+        client.sendall(whole)
 
-    def ask() -> None:
-        with server.client() as http:
-            answers.append(http.post(INFER, json=question()).status_code)
+    def all_begun(http) -> bool:
+        """Waiting or answered, beside the one that runs."""
+        text = http.get("/metrics").text
+        found = re.findall(r'(?:adaptd_queue_depth|adaptd_requests_total{code="200",endpoint="infer"}) (\d+)', text)
+        return sum(map(int, found)) >= len(clients) - 1
 
-    clients = [threading.Thread(target=ask) for _ in range(8)]
     with server.client() as http:
-        for client in clients:
-            client.start()
-        wait_until(lambda: re.search(r"adaptd_queue_depth [2-9]", http.get("/metrics").text) is not None)
+        wait_until(lambda: all_begun(http))
     server.process.send_signal(number)
     assert server.process.wait(60) == 0
     for client in clients:
-        client.join()
-    assert answers == [200] * 8
+        assert client.recv(65536).startswith(b"HTTP/1.1 200")
+        client.close()
     with pytest.raises(ConnectionError):
         socket.create_connection(("127.0.0.1", server.port), 5)
     assert server.errors[1:] == []

@@ -307,8 +307,10 @@ class TestEpisodes:
         with store.writing() as tx:
             first = tx.episodes.get(add_episode(tx))
             lease = tx.episodes.lease(first.id, "worker", "boot", 1.0)
+            assert (first.id, tx.domains.get(first.domain_id).name) in tx.episodes.list_unfinished()
             assert tx.episodes.last_batch(first.domain_id) == 1
             tx.episodes.fail(first.id, lease, "no reason")
+            assert first.id not in dict(tx.episodes.list_unfinished())
             assert tx.episodes.last_batch(first.domain_id) == 0
 
     def test_checkpoints_of_one_or_of_all_are_forgotten(self, store):

@@ -8,6 +8,7 @@ from pathlib import Path
 from adaptd.daemon.care.images import by_part, tell
 from adaptd.daemon.care.view import Finding, ShowProgress, View, list_files
 from adaptd.daemon.layout import Layout
+from adaptd.daemon.memories import find_keepers
 from adaptd.errors import CacheUnusable
 from adaptd.library.cache import damaged_rows, open_cache
 from adaptd.records import EpisodeState, ImageState, Split
@@ -73,10 +74,10 @@ def _wanted(view: View, layout: Layout) -> Iterator[tuple[Path, str, set[int]]]:
         for (batch, split), part in by_part(images).items():
             if (domain_id, batch) in live:
                 yield layout.cache(domain_id, batch, Split(split)), f"{name}, batch {batch}", {image.id for image in part}
-    newest = {episode.domain_id: episode.id for episode in view.done}
+    keepers = find_keepers(view.episodes)
     for domain_id, ids in view.memory.items():
-        if domain_id in newest:
-            yield layout.memory(domain_id, newest[domain_id]), f"the memory of {view.domains[domain_id].name}", set(ids)
+        if domain_id in keepers:
+            yield layout.memory(domain_id, keepers[domain_id]), f"the memory of {view.domains[domain_id].name}", set(ids)
 
 
 def _regular(folder: Path) -> Iterator[os.DirEntry[str]]:

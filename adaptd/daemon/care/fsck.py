@@ -53,7 +53,7 @@ def _check(project: Project, show: ShowProgress | None) -> Iterator[Finding]:
         check_quarantine(view, layout),
         check_twins(view),
         check_chain(view),
-        check_models(view, layout, project.models, project.settings.model.name, every=show is not None),
+        check_models(view, project, every=show is not None),
         check_row_entries(view),
         check_measurements(view),
         check_weights(view, layout),

@@ -5,8 +5,10 @@ from pathlib import Path
 
 from adaptd.daemon.care.view import Finding, View
 from adaptd.daemon.layout import Layout
+from adaptd.daemon.memories import find_keepers
+from adaptd.daemon.repositories import find_promises
 from adaptd.library.folders import printable
-from adaptd.records import EpisodeState, VersionState
+from adaptd.records import EpisodeState
 
 OPEN = (EpisodeState.QUEUED, EpisodeState.TRAINING)
 
@@ -32,11 +34,10 @@ def find_leftovers(view: View, layout: Layout) -> tuple[Path, ...]:
 
 
 def _staged(view: View, layout: Layout) -> Iterator[Path]:
-    """Versions in staging that were never committed; a promoted one may wait there to be published."""
-    promoted = {version.model_path for version in view.versions if version.state is VersionState.PROMOTED}
-    for path in layout.staging.glob("*/*"):
-        if str(path.relative_to(layout.staging)) not in promoted:
-            yield path
+    """Versions in staging that were never committed; a promoted one, or its twin, may wait there to be published."""
+    promises = find_promises(view.versions)
+    promised = {layout.staging / name / str(number) for name, numbers in promises.items() for number in numbers}
+    yield from set(layout.staging.glob("*/*")) - promised
 
 
 def _checkpoints(view: View, layout: Layout) -> Iterator[Path]:
@@ -51,12 +52,12 @@ def _checkpoints(view: View, layout: Layout) -> Iterator[Path]:
 
 
 def _of_episodes(view: View, layout: Layout) -> Iterator[Path]:
-    newest = {episode.domain_id: episode.id for episode in view.done}
+    keepers = find_keepers(view.episodes)
     for episode in view.episodes:
         if episode.state in OPEN:
             continue
         memory, weights = layout.memory(episode.domain_id, episode.id), layout.weights(episode.id)
-        if newest.get(episode.domain_id) != episode.id and memory.is_dir():
+        if keepers.get(episode.domain_id) != episode.id and memory.is_dir():
             yield memory
         if episode.state is not EpisodeState.DONE and weights.exists():
             yield weights

@@ -1,18 +1,20 @@
 """I3 and I6: the chain of versions, and that every file is what its row says. What the models answer was proven before."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+from adaptd.config import Project
 from adaptd.daemon.care.view import Finding, View
 from adaptd.daemon.layout import Layout
+from adaptd.daemon.lineage import PUBLISHED
+from adaptd.daemon.repositories import Promises, find_promises, repository_of
 from adaptd.errors import VersionDamaged
 from adaptd.publishing.repository import Repository
 from adaptd.publishing.triton import MODEL_FILE
-from adaptd.records import EpisodeState, Version, VersionState
+from adaptd.records import EpisodeState, VersionState
 
-CHAIN = (VersionState.PROMOTED, VersionState.RETIRED)
 BACKUP = "restore the file from a backup"
 ROLL_BACK = "restore the folder from a backup, or `adaptd rollback` to a version that is whole"
 
@@ -40,7 +42,7 @@ def check_chain(view: View) -> Iterator[Finding]:
             yield Finding("I3", f"{title} is of episode {version.episode_id}, which is not committed", repair)
         if version.parent is not None and version.parent >= version.version:
             yield Finding("I3", f"{title} has a parent that came later, version {version.parent}", repair)
-        if version.state not in CHAIN:
+        if version.state not in PUBLISHED:
             continue
         if before is not None and version.parent != before.version:
             fact = f"{title} follows version {version.parent or 'none'}, but version {before.version} was promoted before it"
@@ -51,30 +53,32 @@ def check_chain(view: View) -> Iterator[Finding]:
         yield Finding("I3", f"versions are not numbered 1 … {len(numbers)} without a gap", repair)
 
 
-def check_models(view: View, layout: Layout, models: Path, name: str, *, every: bool) -> Iterator[Finding]:
-    """I3: published models are what was proven, with their cards, and load; nothing else stands among them.
+def check_models(view: View, project: Project, *, every: bool) -> Iterator[Finding]:
+    """I3: published models are what was proven, with their cards, and load; nothing else stands among them. Twins likewise.
 
     Args:
         view: what the store says.
-        layout: the state folder, where versions wait that were committed and not yet published.
-        models: the model repository.
-        name: the model's name in it.
+        project: whose models folder it is.
         every: load every model, not only the newest: what has its hash was loaded when it was published.
     """
-    published = [v for v in view.versions if v.state is VersionState.PROMOTED and v.model_path is not None]
-    for version in published:
-        repository = Repository(models, Path(version.model_path or "").parts[0], layout.staging)
-        if is_staged(repository, version):
-            continue
-        try:
-            repository.verify(version.version, version.model_sha256)
-            if every or version is published[-1]:
-                _load(repository.folder / str(version.version) / MODEL_FILE)
-        except VersionDamaged as problem:
-            yield Finding("I3", f"version {version.version}: {problem}", ROLL_BACK)
-    repository, known = Repository(models, name, layout.staging), {version.version for version in published}
+    promises: Promises = {project.settings.model.name: {}} | find_promises(view.versions)
+    for name, promised in promises.items():
+        repository = repository_of(project, name)
+        for number, digest in promised.items():
+            if is_staged(repository, number, digest):
+                continue
+            try:
+                repository.verify(number, digest)
+                if every or number == max(promised):
+                    _load(repository.folder / str(number) / MODEL_FILE)
+            except VersionDamaged as problem:
+                yield Finding("I3", f"version {number}: {problem}", ROLL_BACK)
+        yield from _check_others(repository, promised)
+
+
+def _check_others(repository: Repository, promised: Mapping[int, str]) -> Iterator[Finding]:
     for found in repository.list_versions():
-        if found.version not in known:
+        if found.version not in promised:
             fact = f"{found.folder} is of no promoted version, and whoever reads the repository would serve it"
             yield Finding("I3", fact, "start the daemon, which finishes what was interrupted; else move the folder away")
     for sentence in repository.list_odd():
@@ -82,11 +86,11 @@ def check_models(view: View, layout: Layout, models: Path, name: str, *, every: 
         yield Finding("I3", fact, repair)
 
 
-def is_staged(repository: Repository, version: Version) -> bool:
+def is_staged(repository: Repository, version: int, digest: str) -> bool:
     """Whether a version was committed and still waits to be published: the row comes first, and the daemon finishes it."""
-    if (repository.folder / str(version.version)).exists():
+    if (repository.folder / str(version)).exists():
         return False
-    return _sha256(repository.staging / str(version.version) / MODEL_FILE) == version.model_sha256
+    return _sha256(repository.staging / str(version) / MODEL_FILE) == digest
 
 
 def _load(model: Path) -> None:

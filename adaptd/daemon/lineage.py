@@ -1,0 +1,45 @@
+"""The way of promotions to what is served, and what was best along it. Reads rows only; no torch here."""
+
+from collections.abc import Sequence
+
+from adaptd.records import Accuracy, AccuracyKind, Version, VersionState
+
+PUBLISHED = (VersionState.PROMOTED, VersionState.RETIRED)
+
+FORCED = "forced_because"
+"""Under this name a version's gate tells why a person overruled it."""
+
+
+def origin_of(version: Version) -> int:
+    """The version whose weights these are; under its number they were measured."""
+    return version.restores or version.version
+
+
+def find_way(versions: Sequence[Version]) -> tuple[Version, ...]:
+    """The promoted versions on the way to the served one, which is the last; going back took the later ones off it."""
+    way: list[Version] = []
+    for version in versions:
+        if version.state not in PUBLISHED:
+            continue
+        origins = [origin_of(before) for before in way]
+        if origin_of(version) in origins:
+            del way[origins.index(origin_of(version)) + 1 :]
+        else:
+            way.append(version)
+    return tuple(way)
+
+
+def find_best(way: Sequence[Version], accuracies: Sequence[Accuracy]) -> dict[int, Accuracy]:
+    """By domain id, the best measured accuracy before the served version.
+
+    Whoever forced a version accepted what it lost: what was better before it does not count any more.
+    """
+    forced = [place for place, version in enumerate(way) if version.gate and version.gate.get(FORCED)]
+    counting = {origin_of(version) for version in way[forced[-1] if forced else 0 : -1]}
+    best: dict[int, Accuracy] = {}
+    for accuracy in accuracies:
+        if accuracy.version not in counting or accuracy.kind is not AccuracyKind.MEASURED:
+            continue
+        if accuracy.domain_id not in best or accuracy.value > best[accuracy.domain_id].value:
+            best[accuracy.domain_id] = accuracy
+    return best

@@ -1,0 +1,32 @@
+"""Work that kills its worker: counted, and set aside when it does so again and again, so that the queue goes on."""
+
+from adaptd.daemon.children import Ended, Job, Kind, Outcome
+from adaptd.records import DomainState, EpisodeState
+from adaptd.store import Transaction
+
+CRASHES = 3
+"""Work whose worker dies this often at the same place is set aside."""
+
+
+def note_end(tx: Transaction, job: Job, ended: Ended) -> None:
+    """A worker is gone. What it had finished before stays finished, and what was cancelled stays cancelled."""
+    if job.kind is Kind.EPISODE and tx.episodes.get(job.key).state not in {EpisodeState.QUEUED, EpisodeState.TRAINING}:
+        tx.checkpoints.forget_all(job.key)  # one may have been written since the episode was given up
+    elif ended.outcome is Outcome.CRASHED:
+        _count_crash(tx, job, ended.reason)
+
+
+def _count_crash(tx: Transaction, job: Job, reason: str) -> None:
+    is_import = job.kind is Kind.IMPORT
+    domain_id = job.key if is_import else tx.episodes.get(job.key).domain_id
+    crashes = tx.drops.count_crash(domain_id) if is_import else tx.episodes.count_crash(job.key)
+    episode_id = None if is_import else job.key
+    tx.events.add("worker-died", reason, domain_id=domain_id, episode_id=episode_id, crashes=crashes)
+    if crashes < CRASHES:
+        return
+    why = f"its worker died {crashes} times at the same place, the last time: {reason}; `adaptd retry {job.domain}` tries again"
+    if episode_id is not None:
+        tx.episodes.set_aside(episode_id, why)
+        tx.checkpoints.forget_all(episode_id)
+    tx.domains.set_state(domain_id, DomainState.FAILED, why)
+    tx.events.add("set-aside", why, domain_id=domain_id, episode_id=episode_id)

@@ -1,0 +1,152 @@
+"""What goes wrong around the daemon: another one, an inbox that is away, a full disk, a locked database, a port in use."""
+
+import contextlib
+import shutil
+import socket
+import sqlite3
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Shop
+
+from .conftest import LONG, MANUAL, wait_until
+
+
+def warned(shop, word: str) -> bool:
+    """Whether the status is degraded and says this."""
+    said = shop.status()["daemon"]
+    return said["state"] == "degraded" and any(word in warning for warning in said["warnings"])
+
+
+def test_a_second_daemon_leaves_at_once(shop, start, pictures):
+    """It names the first one's process and writes nothing; so does `adapt`. After the first, a second may run."""
+    first = start(shop)
+    first.hear("watching")
+    wait_until(lambda: shop.status()["daemon"]["state"] == "idle", "being idle")
+    before = {path: path.read_bytes() for path in shop.state.rglob("*") if path.is_file() and path.name != "adaptd.db-shm"}
+    begun = time.monotonic()
+    second = start(shop, log="second")
+    assert second.end() == 1
+    assert time.monotonic() - begun < 20
+    told = f"adaptd: process {first.pid} (adaptd run) is working on {shop.root}: wait for it, or stop it first"
+    assert second.log.read_text().splitlines() == [told]
+    assert shop.refuses("adapt", pictures(0)) == told
+    assert before == {path: path.read_bytes() for path in before}
+    assert first.stop() == 0
+    assert start(shop, "--drain").end() == 0
+
+
+def test_an_inbox_that_goes_away_and_comes_back(shop, start, drop, pictures):
+    """The state says so, nothing is touched, and work goes on by itself when it is back."""
+    inbox, away = shop.root / "inbox", shop.root / "away"
+    daemon = start(shop, env=MANUAL | {"ADAPTD_INTAKE__SETTLE_SECONDS": "3"})
+    drop(pictures(0), inbox / "camera")
+    daemon.until(camera="arriving")
+    inbox.rename(away)
+    wait_until(lambda: warned(shop, f"the inbox {inbox} is not available"), "the alarm")
+    assert daemon.domains() == {"camera": "arriving"}
+    assert shop.run("status", "--exit-code").returncode == 4
+    away.rename(inbox)
+    daemon.until(camera="queued")
+    wait_until(lambda: shop.status()["daemon"]["state"] == "idle", "being well again")
+    drop(pictures(1), inbox / "other")
+    daemon.until(other="queued")
+    assert daemon.stop() == 0
+
+
+@pytest.fixture
+def small_disk(shop, tmp_path):
+    """The project on a disk of a few megabytes."""
+    mount = tmp_path / "disk"
+    mount.mkdir()
+    run = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=12m", "none", str(mount)], capture_output=True, text=True, check=False
+    )
+    if run.returncode:
+        pytest.skip(f"needs to mount a tmpfs, which is not allowed here: {run.stderr.strip()}")
+    try:
+        yield Shop(Path(shutil.copytree(shop.root, mount / "shop")), shop.zygote)
+    finally:
+        wait_until(lambda: subprocess.run(["umount", str(mount)], capture_output=True, check=False).returncode == 0, "unmounting")
+
+
+def fill_up(path: Path) -> None:
+    """Leave no byte free."""
+    with contextlib.suppress(OSError), path.open("ab", buffering=0) as file:
+        while True:
+            file.write(b"x" * 65536)
+    with contextlib.suppress(OSError), path.open("ab", buffering=0) as file:
+        while True:
+            file.write(b"x")
+
+
+def test_a_full_disk(small_disk, start, pictures, reference):
+    """It pauses with a clear state, loses nothing, and goes on by itself when there is room."""
+    shop, inbox = small_disk, small_disk.root / "inbox"
+    staged = Path(shutil.copytree(pictures(1), shop.root / "staged"))
+    shutil.copytree(pictures(0), inbox / "camera")
+    daemon = start(shop, env=LONG)
+    daemon.training(10)
+    ballast = shop.root / "ballast"
+    fill_up(ballast)
+    daemon.hear("a worker is in trouble")
+    staged.rename(inbox / "later")
+    daemon.hear("the intake is in trouble")
+    fill_up(ballast)
+    assert daemon.process.poll() is None
+    wait_until(lambda: warned(shop, "trying again by itself"), "the alarm")
+    ballast.unlink()
+    daemon.until(camera="done")
+    wait_until(lambda: shop.rows("SELECT batch FROM drops ORDER BY id") == [(1,), (1,)], "the import of the second")
+    assert daemon.stop() == 0
+    attempts, deaths = reference(shop)
+    assert attempts > 1
+    assert deaths == [], "a full disk is not the episode's fault"
+    assert shop.rows("SELECT name, images FROM domains WHERE name != 'source'") == [("camera", 39), ("later", 39)]
+
+
+def test_too_little_room(shop, start, drop, pictures):
+    """Below intake.min_free_bytes nothing is claimed, and the state says so; a reload with less goes on."""
+    settings = shop.root / "adaptd.toml"
+    text = settings.read_text()
+    assert "\nmin_free_bytes = 500_000_000" in text or "\nmin_free_bytes = 500000000" in text
+    line = next(line for line in text.splitlines() if line.startswith("min_free_bytes"))
+    settings.write_text(text.replace(line, "min_free_bytes = 1_000_000_000_000_000"))
+    drop(pictures(0), shop.root / "inbox" / "camera")
+    daemon = start(shop, env=MANUAL | {"ADAPTD_INTAKE__MIN_FREE_BYTES": None})
+    wait_until(lambda: warned(shop, "less than 1,000,000,000,000,000 bytes are free"), "the alarm")
+    assert daemon.domains() == {"camera": "arriving"}
+    settings.write_text(text.replace(line, "min_free_bytes = 0"))
+    daemon.process.send_signal(1)
+    daemon.until(camera="queued")
+
+
+def test_a_locked_database(shop, start, drop, pictures, reference):
+    """Somebody else holds it for some seconds: the daemon says so, loses nothing and goes on."""
+    inbox = shop.root / "inbox"
+    drop(pictures(0), inbox / "camera")
+    daemon = start(shop, env=LONG)
+    daemon.training(10)
+    with contextlib.closing(sqlite3.connect(shop.state / "adaptd.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        drop(pictures(1), inbox / "later")
+        wait_until(lambda: warned(shop, "kept the database locked"), "the alarm")
+        assert len(daemon.lines("the intake is in trouble")) == 1
+        assert (inbox / "later").is_dir()
+    daemon.until(camera="done")
+    assert reference(shop) == (1, [])
+    wait_until(lambda: shop.rows("SELECT batch FROM drops ORDER BY id") == [(1,), (1,)], "the import of the second")
+    assert daemon.stop() == 0
+
+
+def test_a_port_in_use(shop, start, drop, pictures):
+    """There are no metrics, there is a warning, and the work is done."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        drop(pictures(0), shop.root / "inbox" / "camera")
+        daemon = start(shop, env=MANUAL | {"ADAPTD_METRICS__PORT": port})
+        daemon.until(camera="queued")
+        assert any(f"no metrics: 127.0.0.1:{port} cannot be used" in w for w in shop.status()["daemon"]["warnings"])

@@ -1,0 +1,125 @@
+"""SIGKILL of the whole process group at random moments, again and again: it ends as if nothing had been, and nothing is lost.
+
+ADAPTD_KILLS sets how many kills; `make kills` makes 60 of them.
+"""
+
+import hashlib
+import json
+import os
+import random
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+from .conftest import SECONDS
+
+KILLS = int(os.environ.get("ADAPTD_KILLS", "20"))
+DOMAINS = 6
+SEED = 20260202
+ENV = {"ADAPTD_TRAINING__EPOCHS": "8"}
+
+
+def files_in(folder: Path) -> Counter[str]:
+    """Every file below by its content."""
+    found: Counter[str] = Counter()
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            if path.is_file():
+                found[hashlib.sha256(path.read_bytes()).hexdigest()] += 1
+    return found
+
+
+def accounted(shop) -> Counter[str]:
+    """Files in the inbox, in domains and in quarantine, together."""
+    return files_in(shop.root / "inbox") + files_in(shop.state / "domains") + files_in(shop.state / "quarantine")
+
+
+def outcome(shop) -> dict:
+    """What must be the same, bit for bit."""
+    return {
+        "R": shop.rows("SELECT version, domain_id, kind, value, n FROM accuracies ORDER BY version, domain_id, kind"),
+        "weights": shop.rows("SELECT version, parent, weights_sha256 FROM versions ORDER BY version"),
+        "files": files_in(shop.state / "weights"),
+        "images": shop.rows("SELECT domain_id, sha256, name, split, label, batch FROM images ORDER BY domain_id, batch, sha256"),
+        "memory": shop.rows(
+            "SELECT i.sha256, m.pseudo_label, m.confidence FROM memories m JOIN images i ON i.id = m.image_id ORDER BY i.sha256"
+        ),
+        "quarantine": shop.rows("SELECT domain_id, name, reason, detail, path FROM quarantine ORDER BY domain_id, name"),
+        "domains": shop.rows("SELECT id, name, position, state, reason, images, quarantined FROM domains ORDER BY id"),
+        "drops": shop.rows("SELECT domain_id, number, path, files, batch, accepted, duplicates FROM drops ORDER BY domain_id"),
+        "episodes": shop.rows("SELECT number, domain_id, batch, method, state FROM episodes ORDER BY number"),
+    }
+
+
+def figure(shop, moment: str) -> object:
+    """Something that changes when the work gets to a certain moment."""
+    queries = {
+        "claim": "SELECT count(*) FROM drops",
+        "rows": "SELECT count(*) FROM images",
+        "queue": "SELECT count(*) FROM episodes",
+        "lease": "SELECT sum(lease_fence) FROM episodes",
+        "step": "SELECT id, step FROM checkpoints ORDER BY id DESC LIMIT 1",
+        "commit": "SELECT count(*) FROM versions",
+    }
+    if moment in queries:
+        return shop.rows(queries[moment])
+    room = {"decode": "cache", "weights": "weights", "aside": "quarantine"}[moment]
+    return sorted(str(path) for path in (shop.state / room).glob("*"))
+
+
+MOMENTS = ("start", "claim", "decode", "rows", "queue", "aside", "lease", "step", "step", "step", "weights", "commit")
+
+
+def is_over(shop) -> bool:
+    """Whether all domains are done."""
+    return shop.rows("SELECT count(*) FROM domains WHERE state = 'done'") == [(DOMAINS + 1,)]
+
+
+def wait_for(shop, moment: str, chance: random.Random) -> None:
+    """Until the work gets there, or for a while: what is over does not come again."""
+    if moment == "start":
+        time.sleep(chance.uniform(0, 1.2))
+        return
+    before, deadline = figure(shop, moment), time.monotonic() + 3
+    while figure(shop, moment) == before and time.monotonic() < deadline and not is_over(shop):
+        time.sleep(0.002)
+    time.sleep(chance.choice([0, 0, chance.uniform(0, 0.2)]))
+
+
+def fill(inbox: Path, pictures, drop) -> None:
+    """Six drops, whose order is fixed by the order in which they came; each with a file that is no image, and a twin."""
+    for number in range(DOMAINS):
+        folder = drop(pictures(number), inbox / f"camera-{number}")
+        (folder / "broken.jpg").write_bytes(b"no image %d" % number)
+        twin = min(folder.glob("*.png"))
+        (folder / "twin.png").write_bytes(twin.read_bytes())
+
+
+def test_killed_again_and_again(shop, tmp_path, start, drop, pictures, adaptd):
+    """R, weights, memories and rows equal those of the undisturbed run; at every kill each file is in exactly one place."""
+    calm = shop.copy(tmp_path / "calm")
+    for one in (shop, calm):
+        fill(one.root / "inbox", pictures, drop)
+    wanted, chance, busy = accounted(shop), random.Random(SEED), 0
+    for number in range(KILLS):
+        daemon = start(shop, env=ENV, log=f"log-{number}")
+        wait_for(shop, chance.choice(MOMENTS), chance)
+        assert daemon.process.poll() is None, daemon.log.read_text()
+        busy += not is_over(shop)
+        daemon.kill()
+        assert accounted(shop) == wanted
+    assert busy >= KILLS * 3 // 4, f"only {busy} of {KILLS} kills came while there was work"
+    last = start(shop, "--drain", env=ENV)
+    assert last.process.wait(3 * SECONDS) == 0, last.log.read_text()
+    assert start(calm, "--drain", env=ENV, log="log-calm").process.wait(3 * SECONDS) == 0
+    assert outcome(shop) == outcome(calm)
+    assert accounted(shop) == accounted(calm) == wanted
+    assert shop.rows("PRAGMA integrity_check") == [("ok",)]
+    assert shop.rows("PRAGMA foreign_key_check") == []
+    assert shop.rows("SELECT DISTINCT state FROM domains") == [("done",)]
+    assert [path for path in shop.state.rglob("*") if path.name.startswith((".unfinished", ".claim", ".episode"))] == []
+    if adaptd("fsck", "--help").returncode == 0:
+        checked = adaptd("--project", shop.root, "fsck", "--json")
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+        assert json.loads(checked.stdout)["schema"].startswith("adaptd.fsck/")
