@@ -174,9 +174,9 @@ def test_serving_loads_no_torch_and_no_database():
     assert not any(name.startswith(("adaptd.learning", "adaptd.store")) for name in loaded)
 
 
-def test_the_pages_load_no_torch():
-    """Everything that the daemon serves over HTTP, and the report."""
-    rooms = "adaptd.daemon.pictures, adaptd.observe.http, adaptd.observe.dashboard.report"
+def test_the_daemon_and_its_pages_load_no_torch():
+    """The supervisor with everything it serves over HTTP, and the report."""
+    rooms = "adaptd.daemon.supervisor, adaptd.daemon.pictures, adaptd.observe.http, adaptd.observe.dashboard.report"
     program = f"import sys, json, {rooms}\nprint(json.dumps(sorted(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
     loaded = set(json.loads(run.stdout))

@@ -19,6 +19,7 @@ EVENTS: dict[str, tuple[Tone, str]] = {
     "version-rejected": ("bad", "The gate refused a version; what is served did not change."),
     "version-promoted": ("good", "A person made a version the served one."),
     "version-forced": ("bad", "A person overruled the gate."),
+    "version-exported-again": ("plain", "A promoted version's files were lost, and were made again from its weights."),
     "version-retired": ("plain", "A version was taken out of the models folder, as export.keep_versions says."),
     "paused": ("plain", "A person paused a domain, or everything."),
     "resumed": ("plain", "A person let it go on."),
@@ -37,7 +38,7 @@ LOG_FIELDS: dict[str, str] = {
     "pid": "the worker's process",
     "outcome": "how a worker ended",
     "address": "where pages and metrics are",
-    "not_before_the_next_start": "sections whose change a reload does not take over",
+    "not_before_the_next_start": "sections of the settings that a reload does not change",
 }
 """What a log line may carry beside its message."""
 

@@ -17,16 +17,13 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.conftest import FAST, paint
+from tests.conftest import FAST, REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 TOKEN = "a-token-of-the-tests"
 SCREENSHOTS = os.environ.get("ADAPTD_SCREENSHOTS", "")
 """A folder to write the documentation's screenshots to; the project is then one of real digits, which takes minutes."""
 SECONDS = 900 if SCREENSHOTS else 120
 DOMAINS = ("optical", "paper", "photographs", "camera-7")
-
-__all__ = ["paint"]
 
 
 def wait_for(what: str, condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
@@ -63,6 +60,11 @@ class Shop:
     address: str = ""
     """Of the running daemon."""
 
+    def copy(self, root: Path) -> "Shop":
+        """The same elsewhere: a project can be moved."""
+        shutil.copytree(self.root, root)
+        return dataclasses.replace(self, root=root)
+
     def command(self, *words: object) -> list[str]:
         """As a user would type it."""
         return [sys.executable, "-m", "adaptd.cli.main", "--project", str(self.root), *map(str, words)]
@@ -82,6 +84,11 @@ class Shop:
         path = self.root / "adaptd.toml"
         head, section, rest = path.read_text().partition("[training]")
         path.write_text(head + section + re.sub(r"\nepochs = \d+", f"\nepochs = {epochs}", rest, count=1))
+
+    def wait_for_episodes(self, done: int) -> None:
+        """Until this many are committed, the source's among them."""
+        metric = f'adaptd_episodes_total{{outcome="done"}} {done}.0'
+        wait_for("the episodes", lambda: metric in httpx.get(f"{self.address}/metrics").text)
 
     def drop(self, folder: Path, name: str) -> None:
         """Put a finished folder into the inbox."""
@@ -131,7 +138,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory, paint: Any) -> dict[str, 
 
 @pytest.fixture(scope="session")
 def new_shop(tmp_path_factory: pytest.TempPathFactory, pictures: dict[str, Path], shop_env: dict[str, str]) -> Shop:
-    """A project with a trained source."""
+    """A project with a trained source, at rest: copy it."""
     shop = Shop(tmp_path_factory.mktemp("observed") / "shop", shop_env)
     backbone = "lenet" if SCREENSHOTS else "lenet5"
     subprocess.run([sys.executable, "-m", "adaptd.cli.main", "init", shop.root, "--backbone", backbone], env=shop_env, check=True)
@@ -160,7 +167,7 @@ def lived(new_shop: Shop, pictures: dict[str, Path], tmp_path_factory: pytest.Te
     """Daemon, server and Prometheus run while three domains come."""
     folder = tmp_path_factory.mktemp("lived")
     with contextlib.ExitStack() as stack:
-        shop = stack.enter_context(new_shop.daemon(folder / "daemon.log"))
+        shop = stack.enter_context(new_shop.copy(folder / "shop").daemon(folder / "daemon.log"))
         stack.enter_context(running(*shop.command("serve"), log=folder / "serve.log", env=shop.env))
         said = wait_for("the server", lambda: re.search(r"http://[\d.]+:\d+", (folder / "serve.log").read_text()))
         prometheus = stack.enter_context(_prometheus(folder, shop.address, said[0])) if shutil.which("prometheus") else None
@@ -168,8 +175,7 @@ def lived(new_shop: Shop, pictures: dict[str, Path], tmp_path_factory: pytest.Te
             shop.drop(pictures[name], name)
         image = next(pictures["optical"].glob("*.png"))
         _predict(said[0], image)
-        metric = 'adaptd_episodes_total{outcome="done"} 4.0'
-        wait_for("the third episode", lambda: metric in httpx.get(f"{shop.address}/metrics").text)
+        shop.wait_for_episodes(4)
         lived = Lived(shop, said[0], prometheus)
         _predict(said[0], image)
         if prometheus:

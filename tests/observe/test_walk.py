@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from .conftest import DOMAINS, REPOSITORY, SCREENSHOTS, TOKEN, Lived, wait_for
+from tests.conftest import REPOSITORY
+
+from .conftest import DOMAINS, SCREENSHOTS, TOKEN, Shop, wait_for
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install selenium")
 
@@ -21,9 +23,9 @@ PAGES = {
     "overview": "/",
     "matrix": "/matrix",
     "domains": "/domains",
-    "domain": "/domains/paper",
+    "domain": "/domains/optical",
     "versions": "/versions",
-    "version": "/versions/3",
+    "version": "/versions/2",
     "events": "/events",
 }
 FLAGS = (
@@ -60,12 +62,24 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def busy(lived: Lived, pictures: dict[str, Path]) -> str:
-    """The address of a daemon that trains for longer than these tests last."""
-    lived.shop.set_epochs(200 if SCREENSHOTS else 100_000)
-    lived.shop.drop(pictures["camera-7"], DOMAINS[3])
-    wait_for("the episode", lambda: (lived.shop.status()["episode"] or {}).get("phase") == "training")
-    return lived.shop.address
+def shop(new_shop: Shop, pictures: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """A project under a daemon, which has adapted, and trains for longer than these tests last."""
+    folder = tmp_path_factory.mktemp("walk")
+    earlier = DOMAINS[:3] if SCREENSHOTS else DOMAINS[:1]
+    with new_shop.copy(folder / "shop").daemon(folder / "daemon.log") as shop:
+        for name in earlier:
+            shop.drop(pictures[name], name)
+        shop.wait_for_episodes(1 + len(earlier))
+        shop.set_epochs(200 if SCREENSHOTS else 100_000)
+        shop.drop(pictures["camera-7"], "camera-7")
+        wait_for("the episode", lambda: (shop.status()["episode"] or {}).get("phase") == "training")
+        yield shop
+
+
+@pytest.fixture(scope="module")
+def busy(shop: Shop) -> str:
+    """The address of its pages."""
+    return shop.address
 
 
 def look(browser: Any, width: int, scheme: str) -> None:
@@ -104,16 +118,16 @@ def test_progress_moves_by_itself(browser, busy):
     wait_for("a chart", lambda: len(browser.find_elements("css selector", ".live-chart polyline")) >= 2)
     assert read(browser, "#daemon-state") == "training"
     text = read(browser, "main")
-    assert "Version 4" in text or "The gate rejected version" in text
+    assert re.search(r"Version \d", text)
     assert "camera-7" in text
 
 
-def test_a_part_that_changes_is_put_in_place(browser, busy, lived):
+def test_a_part_that_changes_is_put_in_place(browser, busy, shop):
     """An event that happens while somebody looks appears by itself."""
     browser.get(f"{busy}/events")
-    lived.shop.run("pause", "optical")
+    shop.run("pause", "optical")
     wait_for("the event", lambda: "optical is paused" in read(browser, "#event-list"))
-    lived.shop.run("resume", "optical")
+    shop.run("resume", "optical")
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
@@ -204,17 +218,17 @@ def test_screenshots(browser, busy):
         browser.save_screenshot(str(folder / f"{page}-{width}-{scheme}.png"))
 
 
-def test_a_person_rolls_back_on_the_page(browser, busy, lived):
+def test_a_person_rolls_back_on_the_page(browser, busy, shop):
     """The form asks for the token; with it the version before is served again, as the next number."""
-    served = lived.shop.status()["served"]["version"]
+    served = shop.status()["served"]["version"]
     look(browser, 1280, "light")
     browser.get(f"{busy}/versions/{served}")
     browser.find_element("id", "token").send_keys("wrong")
     browser.find_element("css selector", "form button").click()
     wait_for("the refusal", lambda: "that is not the token" in read(browser, "main"))
-    assert lived.shop.status()["served"]["version"] == served
+    assert shop.status()["served"]["version"] == served
     browser.get(f"{busy}/versions/{served}")
     browser.find_element("id", "token").send_keys(TOKEN)
     browser.find_element("css selector", "form button").click()
     wait_for("the answer", lambda: "is promoted: the weights of version" in read(browser, "main"))
-    assert lived.shop.status()["served"]["version"] == 5
+    assert shop.status()["served"]["version"] == served + 1
