@@ -1,24 +1,59 @@
-"""`adaptd demo`: the main job on real images, by the commands a user would type."""
+"""`adaptd demo`: the main job on real images, by the commands a user would type: daemon, drops, R, versions, a prediction."""
 
+import contextlib
+import json
+import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import time
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from adaptd.cli.progress import progress_bar
-from adaptd.errors import ConfigError
+from adaptd.errors import ConfigError, EpisodeError
+
+START_SECONDS, DOMAIN_SECONDS = 60.0, 600.0
 
 
 def demo(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to make it; a demo that is there is replaced.")] = Path(
         "demo-project"
     ),
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the daemon and the server running until Ctrl-C.")] = False,
 ) -> None:
-    """Train a digit classifier, adapt it to three unlabelled domains, and show R. Needs `pip install 'adaptd[demo]'`."""
+    """Train a digit classifier, let the daemon adapt it to three unlabelled domains, and serve the result.
+
+    Needs `pip install 'adaptd[demo]'`. Ctrl-C at any moment stops everything it started; the folder stays.
+    """
+    _make_folder(folder)
+    targets = _write_data(folder / "pictures")
+    shop = folder / "shop"
+    _run("init", shop, "--backbone", "lenet")
+    _run("--project", shop, "source", "import", folder / "pictures" / "source")
+    with _started(shop, "run", folder / "daemon.log") as daemon:
+        for target in targets:
+            _drop(shop, folder / "pictures" / target, daemon)
+        _run("--project", shop, "matrix", "--plot", folder / "matrix.png")
+        _run("--project", shop, "versions")
+        _show_metrics(_read_status(shop)["daemon"]["address"])
+        with _started(shop, "serve", folder / "server.log") as server:
+            _show_prediction(_find_address(folder / "server.log", server), folder / "pictures" / targets[-1] / "_test")
+            _run("--project", shop, "status")
+            if keep:
+                typer.echo("\nThe daemon and the server go on until Ctrl-C.")
+                with contextlib.suppress(KeyboardInterrupt):
+                    daemon.wait()
+    typer.echo(f"\nThe pictures, the project, logs and a plot of R are in {folder}: adaptd --project {shop} status")
+
+
+def _make_folder(folder: Path) -> None:
     marker = folder / ".adaptd-demo"
     if folder.exists():
         if not marker.exists():
@@ -26,14 +61,6 @@ def demo(
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     marker.touch()
-    targets = _write_data(folder / "pictures")
-    _run("init", folder / "shop", "--backbone", "lenet")
-    inside = ("--project", folder / "shop")
-    _run(*inside, "source", "import", folder / "pictures" / "source")
-    for target in targets:
-        _run(*inside, "adapt", folder / "pictures" / target)
-    _run(*inside, "matrix", "--plot", folder / "matrix.png")
-    typer.echo(f"\nThe pictures, the project and a plot of R are in {folder}. Look around: adaptd --project {folder}/shop status")
 
 
 def _write_data(folder: Path) -> tuple[str, ...]:
@@ -48,10 +75,91 @@ def _write_data(folder: Path) -> tuple[str, ...]:
     return TARGETS
 
 
-def _run(*words: object) -> None:
-    """Run a command as the user would, and show it."""
+def _command(*words: object) -> list[str]:
     texts = [str(word) for word in words]
     typer.secho(f"\n$ adaptd {shlex.join(texts)}", bold=True)
-    code = subprocess.run([sys.executable, "-m", "adaptd.cli.main", *texts], check=False).returncode
+    return [sys.executable, "-m", "adaptd.cli.main", *texts]
+
+
+def _run(*words: object) -> None:
+    """Run a command as the user would, and show it."""
+    code = subprocess.run(_command(*words), check=False).returncode
     if code:
         raise typer.Exit(code)
+
+
+@contextlib.contextmanager
+def _started(shop: Path, command: str, log: Path) -> Iterator[subprocess.Popen[str]]:
+    """A command in the background, on any free port, that ends with the block."""
+    ports = {"ADAPTD_METRICS__PORT": "0", "ADAPTD_SERVING__PORT": "0"}
+    words = _command("--project", shop, command)
+    typer.echo(f"  in the background, log in {log}")
+    with log.open("w") as file:
+        # A session of its own: Ctrl-C reaches this process, which then stops it in order.
+        process = subprocess.Popen(words, stdout=file, stderr=file, text=True, env=os.environ | ports, start_new_session=True)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def _drop(shop: Path, pictures: Path, daemon: subprocess.Popen[str]) -> None:
+    """Copy a folder into the inbox, as a user would, and watch what becomes of it."""
+    typer.secho(f"\n$ cp -r {pictures} {shop}/inbox/", bold=True)
+    shutil.copytree(pictures, shop / "inbox" / pictures.name)
+    deadline = time.monotonic() + DOMAIN_SECONDS
+    with progress_bar(pictures.name) as show:
+        while True:
+            document = _read_status(shop)
+            state = next((item for item in document["queue"] if item["domain"] == pictures.name), {"state": "arriving"})
+            if state["state"] in {"done", "failed", "skipped"}:
+                break
+            if daemon.poll() is not None or time.monotonic() > deadline:
+                raise EpisodeError(f"{pictures.name} is {state['state']} and does not go on: see the daemon's log")
+            episode = document["episode"] or {"step": 0, "steps": 1, "phase": state["state"]}
+            show(episode["step"], max(1, episode["steps"]), episode["phase"] if document["episode"] else state["state"])
+            time.sleep(0.5)
+        show(1, 1, state["state"])
+    if state["state"] != "done":
+        raise EpisodeError(f"{pictures.name} is {state['state']}: {state['reason']}")
+
+
+def _read_status(shop: Path) -> dict[str, Any]:
+    words = [sys.executable, "-m", "adaptd.cli.main", "--project", str(shop), "status", "--json"]
+    found: dict[str, Any] = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    return found
+
+
+def _show_metrics(address: str) -> None:
+    typer.secho(f"\n$ curl {address}/metrics | grep accuracy", bold=True)
+    text = _fetch(f"{address}/metrics").decode()
+    typer.echo("\n".join(line for line in text.splitlines() if line.startswith("adaptd_accuracy_ratio")))
+    typer.echo(f"the dashboard is at {address}")
+
+
+def _find_address(log: Path, server: subprocess.Popen[str]) -> str:
+    """Where the server says that it listens."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and server.poll() is None:
+        found = [word.rstrip(".,:;") for word in log.read_text().split() if word.startswith("http://")]
+        if found:
+            return found[0]
+        time.sleep(0.2)
+    raise EpisodeError(f"the server did not start: see {log}")
+
+
+def _show_prediction(address: str, tests: Path) -> None:
+    picture = next(path for path in sorted(tests.rglob("*.png")))
+    typer.secho(f"\n$ curl --data-binary @{picture} {address}/predict", bold=True)
+    typer.echo(_fetch(f"{address}/predict", picture.read_bytes()).decode())
+    typer.echo(f"(its true class is {picture.parent.name})")
+
+
+def _fetch(url: str, body: bytes | None = None) -> bytes:
+    with urllib.request.urlopen(urllib.request.Request(url, data=body), timeout=30) as answer:  # noqa: S310  # our own server
+        found: bytes = answer.read()
+    return found
