@@ -50,6 +50,8 @@ def run_cell(recipe: Recipe, settings: Settings, method: str, source: Path, show
     """Adapt to one domain after another, and measure every domain after each episode."""
     if method == ORACLE:
         return _run_oracle(recipe, settings, show)
+    # Update rule and rate go with the method.
+    settings = settings.model_copy(update={"method": settings.method.model_copy(update={"name": method})})
     model = load_classifier(source)
     rows = [_measure(model, recipe, settings)]
     memories: list[ImageSet] = []
