@@ -80,7 +80,7 @@ class Shop:
         return json.loads(self.run("status", "--json"))
 
     def set_epochs(self, epochs: int) -> None:
-        """For the drops that come from now on."""
+        """For a daemon that starts from now on."""
         path = self.root / "adaptd.toml"
         head, section, rest = path.read_text().partition("[training]")
         path.write_text(head + section + re.sub(r"\nepochs = \d+", f"\nepochs = {epochs}", rest, count=1))

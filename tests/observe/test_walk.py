@@ -63,14 +63,17 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def shop(new_shop: Shop, pictures: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    """A project under a daemon, which has adapted, and trains for longer than these tests last."""
+    """A project that has adapted under one daemon, and trains under another for longer than these tests last."""
     folder = tmp_path_factory.mktemp("walk")
     earlier = DOMAINS[:3] if SCREENSHOTS else DOMAINS[:1]
-    with new_shop.copy(folder / "shop").daemon(folder / "daemon.log") as shop:
+    rested = new_shop.copy(folder / "shop")
+    with rested.daemon(folder / "first.log") as shop:
         for name in earlier:
             shop.drop(pictures[name], name)
         shop.wait_for_episodes(1 + len(earlier))
-        shop.set_epochs(200 if SCREENSHOTS else 100_000)
+    rested.set_epochs(200 if SCREENSHOTS else 100_000)
+    with rested.daemon(folder / "second.log") as shop:
+        shop.wait_for_episodes(1 + len(earlier))  # counters outlive a restart
         shop.drop(pictures["camera-7"], "camera-7")
         wait_for("the episode", lambda: (shop.status()["episode"] or {}).get("phase") == "training")
         yield shop
