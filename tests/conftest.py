@@ -297,6 +297,7 @@ class Shop:
     def leftovers(self) -> list[str]:
         """Files and folders that nothing in the store accounts for."""
         wanted = {"adaptd.db", "adaptd.db-wal", "adaptd.db-shm", "daemon.lock", "cache", "memory", "weights", "checkpoints"}
+        wanted |= {"insights"} | {f"insights/{e}.json" for (e,) in self.rows("SELECT episode_id FROM versions")}
         wanted |= {"staging", "staging/shop", "staging/shop-int8", "publishing.lock"}
         wanted |= {path for (path,) in self.rows("SELECT weights_path FROM versions")}
         wanted |= {path for (path,) in self.rows("SELECT path FROM checkpoints")}

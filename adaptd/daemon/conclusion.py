@@ -8,6 +8,7 @@ from typing import Any
 
 from adaptd.config import Project
 from adaptd.daemon.answers import Answers, ask, make_row
+from adaptd.daemon.insights import write_insight
 from adaptd.daemon.layout import Layout
 from adaptd.daemon.lock import publishing_alone
 from adaptd.daemon.materials import Materials
@@ -63,6 +64,8 @@ class Conclusion:
         answers = ask(model, materials, self._settings.evaluation.batch_size)
         row = make_row(answers, materials, self._settings.evaluation)
         before = self._earlier_entries()
+        parent_model = None if parent is None else load_version(self._layout, parent)
+        write_insight(self._layout, materials, parent_model, model, self._settings.evaluation.batch_size)
         enter("publishing")
         with publishing_alone(self._layout.state):
             trial = self._try_out(model, digest, parent, answers, row)

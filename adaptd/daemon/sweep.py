@@ -49,3 +49,4 @@ def _clear(layout: Layout, episode: Episode, *, keeps_memory: bool) -> None:
         shutil.rmtree(layout.memory(episode.domain_id, episode.id), ignore_errors=True)
     if episode.state is not EpisodeState.DONE:
         layout.weights(episode.id).unlink(missing_ok=True)
+        layout.insight(episode.id).unlink(missing_ok=True)

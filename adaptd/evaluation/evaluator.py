@@ -1,11 +1,12 @@
 """Running a model over images. The only module of this room that needs torch."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from adaptd.library.imageset import ImageSet
 
@@ -45,6 +46,27 @@ def predict(model: nn.Module, images: ImageSet, batch_size: int) -> NDArray[np.f
         # Not model.train(): parts may have been frozen in eval mode on purpose.
         for module, training in modes:
             module.training = training
+
+
+class Encoding(Protocol):
+    """A model with an encoder."""
+
+    def encode(self, images: Tensor) -> Tensor:
+        """Features, [n, d]."""
+
+
+class _Encoder(nn.Module):
+    def __init__(self, model: Encoding) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.model.encode(images)
+
+
+def encode(model: Encoding, images: ImageSet, batch_size: int) -> NDArray[np.float32]:
+    """Features, float32 [n, d], row for row of `images`."""
+    return predict(_Encoder(model), images, batch_size)
 
 
 def measure(model: nn.Module, images: ImageSet, batch_size: int) -> Measurement:
