@@ -131,7 +131,7 @@ class MethodSettings(Section):
 
     name: Literal[
         "grcl", "contrastive+sdc", "contrastive+source", "contrastive+source+memory", "source-only", "guarded", "self-training"
-    ] = Field("grcl", description="the adaptation method")
+    ] = Field("guarded", description="the adaptation method; docs/method.md")
     constraints: Literal["pooled", "per-domain"] = Field(
         "pooled", description="pooled: one constraint over all memories (Eq. 6); per-domain: one for each (Eq. 6-0)"
     )

@@ -171,8 +171,10 @@ class StopAt:
             raise Interrupted(signal.SIGTERM)
 
 
-def test_the_bank_is_the_same_after_stops(shop, monkeypatch, night, tmp_path):
-    """Stopped after every third step, the last checkpoint has the same weights, bank and tally as undisturbed."""
+@pytest.mark.parametrize(("method", "owned"), [("grcl", "method.bank"), ("guarded", "method.labels")])
+def test_the_method_is_the_same_after_stops(shop, monkeypatch, night, tmp_path, method, owned):
+    """Stopped after every third step, the last checkpoint has the same weights, tally and bank or pseudo-labels as undisturbed."""
+    monkeypatch.setenv("ADAPTD_METHOD__NAME", method)
     found = []
     for stops in (False, True):
         library = Library(shop.copy(tmp_path / str(stops)), monkeypatch, night)
@@ -204,5 +206,5 @@ def test_the_bank_is_the_same_after_stops(shop, monkeypatch, night, tmp_path):
                     library.episode = tx.episodes.get(library.episode.id)
         found.append(last)
         assert attempts == (5 if stops else 1)
-    assert {"theta", "method.bank"} <= set(found[0]["tensors"])
+    assert {"theta", owned} <= set(found[0]["tensors"])
     assert found[0] == found[1]
