@@ -173,7 +173,7 @@ class StopAt:
 
 @pytest.mark.parametrize(("method", "owned"), [("grcl", "method.bank"), ("guarded", "method.labels")])
 def test_the_method_is_the_same_after_stops(shop, monkeypatch, night, tmp_path, method, owned):
-    """Stopped after every third step, the last checkpoint has the same weights, tally and bank or pseudo-labels as undisturbed."""
+    """Stopped after every third step, the last checkpoint has the same weights, tally and bank or labels as undisturbed."""
     monkeypatch.setenv("ADAPTD_METHOD__NAME", method)
     found = []
     for stops in (False, True):
