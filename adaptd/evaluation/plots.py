@@ -10,16 +10,15 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from adaptd.evaluation.matrix import Entry, Matrix
 from adaptd.evaluation.metrics import acc, bwt
 from adaptd.records import AccuracyKind
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
 _PALETTE = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C8C8C")
 _MARKERS = "os^Dv<>P"
@@ -74,7 +73,7 @@ class Flip(Protocol):
         """The truth, where it is known."""
 
     @property
-    def pixels(self) -> NDArray[np.uint8]:
+    def pixels(self) -> "NDArray[np.uint8]":
         """[3, H, W]."""
 
 

@@ -149,4 +149,4 @@ def test_a_port_in_use(shop, start, drop, pictures):
         drop(pictures(0), shop.root / "inbox" / "camera")
         daemon = start(shop, env=MANUAL | {"ADAPTD_METRICS__PORT": port})
         daemon.until(camera="queued")
-        assert any(f"no metrics: 127.0.0.1:{port} cannot be used" in w for w in shop.status()["daemon"]["warnings"])
+        assert any(f"127.0.0.1:{port} cannot be used" in w for w in shop.status()["daemon"]["warnings"])

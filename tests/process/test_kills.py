@@ -17,7 +17,8 @@ from .conftest import SECONDS
 KILLS = int(os.environ.get("ADAPTD_KILLS", "20"))
 DOMAINS = 6
 SEED = 20260202
-ENV = {"ADAPTD_TRAINING__EPOCHS": "8"}
+ENV = {"ADAPTD_TRAINING__EPOCHS": str(2 * KILLS)}
+"""Long enough for all kills to find work."""
 
 
 def files_in(folder: Path) -> Counter[str]:
