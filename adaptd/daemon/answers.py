@@ -58,11 +58,12 @@ def make_row(answers: Answers, materials: Materials, settings: EvaluationSetting
 
 
 def compare(materials: Materials, promoted: Answers | None, candidate: Answers) -> list[Comparison]:
-    """Both models on the source, then on every older domain; the domain just learnt is no older one."""
+    """Both models on the source, then on every older domain, and on the one just learnt where labels tell how it fares."""
+    own = materials.episode.domain_id
     return [
         comparison
         for domain in materials.measured_on
-        if domain.id == materials.source.id or domain.id != materials.episode.domain_id or domain.position is not None
+        if domain.id != own or domain.position is not None or domain.id in candidate.tests
         for comparison in _compare(materials, domain, promoted, candidate)
     ]
 

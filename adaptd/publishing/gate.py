@@ -107,7 +107,8 @@ def judge(
 
     Args:
         comparisons: the source's test set first, then every older domain: its test set where it has one, else both its
-            memory and its estimate. The domain just learnt is not among them: it may hold only some of the classes.
+            memory and its estimate. The domain just learnt is among them only where it has labels: what a model thinks
+            of images that it has just labelled itself proves nothing.
         settings: the tolerances.
         classes: their names, for the reasons.
         best: of each domain where something was measured before the promoted version, by its name.

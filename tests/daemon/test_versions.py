@@ -328,3 +328,16 @@ def test_the_table_is_readable(wrecked):
     assert lines[0].split() == ["version", "state", "parent", "episode", "domain", "gate"]
     assert "promoted, served" in lines[2]
     assert "rejected" in lines[3]
+
+
+def test_a_model_that_spoils_the_new_domain_is_rejected(adapted_shop, paint, tmp_path):
+    """Where the new domain brings labels, a candidate that does worse there than the promoted version is not published."""
+    shop = adapted_shop.copy(tmp_path / "spoilt" / "shop")
+    # The pictures to learn from are of class a only, and called so by their looks; the labelled ones are of all classes.
+    folder = paint(tmp_path / "odd", 40, 77, classes="a", flat=True)
+    paint(folder / "_test", 30, 78, classes="abc")
+    served = max(shop.published())
+    shop.does("adapt", folder, "--epochs", 60, env={"ADAPTD_TRAINING__LEARNING_RATE": "3"})
+    (newest,) = shop.rows("SELECT version, state, gate FROM versions ORDER BY version DESC LIMIT 1")
+    assert (newest[1], max(shop.published())) == ("rejected", served)
+    assert "odd (test)" in json.loads(newest[2])["figures"]
