@@ -122,6 +122,8 @@ def _write(path: Path, output: Path, samples: Sequence[ImageSet], facts: Facts) 
             proto = onnx.load(Path(folder, "int8.onnx"))
             describe(proto, facts, EXPORTER)
             onnx.checker.check_model(proto)
+    except OSError:  # the machine's trouble, not the model's
+        raise
     except Exception as error:  # it raises whatever the model made it stumble over
         raise ExportFailed(f"ONNX Runtime cannot quantise {path}: set [export] quantize = false ({error})") from error
     output.write_bytes(proto.SerializeToString(deterministic=True))

@@ -10,7 +10,8 @@ from adaptd.errors import VersionDamaged
 from adaptd.machine import cpu_count
 from adaptd.publishing.card import INPUT, OUTPUTS
 
-ERRORS_ONLY = 3
+FATAL_ONLY = 4
+"""What goes wrong is raised, and told by whoever catches it."""
 
 
 def open_session(model: Path | bytes, threads: int = 0) -> onnxruntime.InferenceSession:
@@ -28,7 +29,9 @@ def open_session(model: Path | bytes, threads: int = 0) -> onnxruntime.Inference
     options.inter_op_num_threads = 1
     # Spinning threads take the processor from training, and from everyone else on the machine.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.log_severity_level = ERRORS_ONLY
+    # The runtime would look for tensors in other files beside the working directory; in here it finds none.
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", "/dev/null")
+    options.log_severity_level = FATAL_ONLY
     content = model if isinstance(model, bytes) else str(model)
     try:
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])

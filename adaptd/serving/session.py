@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from adaptd.errors import VersionUnusable
 from adaptd.library.preprocessing import Preprocessing
 from adaptd.publishing.card import INPUT, OUTPUTS
+from adaptd.publishing.session import open_session
 from adaptd.serving.models import Published
 
 Images = NDArray[np.uint8]
@@ -25,7 +26,7 @@ class Model:
         self.version = published.version
         self.classes = published.classes
         self.preprocessing: Preprocessing = published.preprocessing
-        self._session = _make_session(published.model, threads)
+        self._session = open_session(published.model, threads)
         size = self.preprocessing.image_size
         self.image_shape = (3, size, size)
         self.image_bytes = self.preprocessing.row_bytes
@@ -60,18 +61,6 @@ def load_model(published: Published, threads: int) -> Model:
         text = " ".join(str(problem).split())[:300]
         raise VersionUnusable(f"version {published.version} does not run: {text}") from problem
     return model
-
-
-def _make_session(model: bytes, threads: int) -> ort.InferenceSession:
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    # Waiting threads that spin would take the processor from those that answer requests, and from a training beside.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # The runtime would look for tensors in other files beside the working directory; in here it finds none.
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", "/dev/null")
-    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def _check_signature(session: ort.InferenceSession, published: Published) -> None:
