@@ -1,6 +1,7 @@
 """Classifiers by backbone name, and their weights."""
 
 import os
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,8 @@ def test_torchvision_weights_say_when_there_are_none(monkeypatch, tmp_path):
     with pytest.raises(WeightsUnavailable, match="no weights for lenet5"):
         load_weights(build_classifier(settings("lenet5")), "torchvision")
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    # urllib keeps the opener of its first call, with the proxies of that moment, for the whole process.
+    monkeypatch.setattr(urllib.request, "_opener", None)
     for proxy in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(proxy, "http://127.0.0.1:9")  # the discard port: nobody answers
     with pytest.raises(WeightsUnavailable, match="cannot download torchvision's weights for resnet18"):
