@@ -12,6 +12,7 @@ AdaptdError
 │   └── CacheUnusable           decoded images on disk are missing, damaged or of another kind
 ├── EpisodeError                an episode cannot start or go on
 │   ├── NothingToLearn          no source model, or too few images
+│   ├── DomainNotRecognised     the model's own labels for a domain cannot be trusted
 │   ├── NonFiniteSteps          too many steps in a row with NaN or infinity
 │   ├── WeightsMismatch         a weights file does not fit the backbone
 │   └── WeightsUnavailable      weights cannot be read or downloaded
@@ -118,6 +119,10 @@ class EpisodeError(AdaptdError):
 
 class NothingToLearn(EpisodeError):
     """There is no source model yet, or there are too few images."""
+
+
+class DomainNotRecognised(EpisodeError):
+    """The model's own labels for a domain cannot be trusted."""
 
 
 class NonFiniteSteps(EpisodeError):

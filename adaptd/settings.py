@@ -140,6 +140,17 @@ class MethodSettings(Section):
     bank_momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.5, description="m, how much of a bank entry stays in an update")
     source_weight: NotNegative = Field(1.0, description="λ₁ of the multitask methods")
     memory_weight: NotNegative = Field(1.0, description="λ₂ of the multitask methods")
+    min_agreement: Share = Field(
+        0.35, description="guarded: refuse a domain on which classifier and clusters agree less than this beyond chance"
+    )
+    first_share: Share = Field(0.4, description="guarded: share of the target's images learned from in the first epoch")
+    last_share: Share = Field(0.9, description="guarded: the same in the last epoch")
+    warp: Share = Field(1.0, description="guarded: how far images are turned, zoomed and slanted; 0: not at all")
+    blend: Share = Field(0.5, description="guarded: how far target images shine through half of all images; 0: not at all")
+    propagate: bool = Field(
+        True, description="guarded: labels come from an image's neighbours too; false: from classifier and clusters"
+    )
+    views: Count = Field(4, description="guarded: views of an image whose mean gives its label; 1: the image as it is")
 
 
 class TrainingSettings(Section):

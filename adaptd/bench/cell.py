@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from adaptd.bench.recipes import BenchDomain, Recipe
+from adaptd.errors import DomainNotRecognised
 from adaptd.evaluation.evaluator import measure
 from adaptd.evaluation.matrix import Entry, Matrix
 from adaptd.evaluation.metrics import summarize
@@ -59,7 +60,10 @@ def run_cell(recipe: Recipe, settings: Settings, method: str, source: Path, show
     for domain in recipe.domains[1:]:
         data = EpisodeData(recipe.domains[0].train, tuple(memories), domain.train.unlabelled())
         episode = Episode(model, create_method(method), data, Plan.for_adaptation(settings))
-        outcome = _train(episode, domain.name, show)
+        try:
+            outcome = _train(episode, domain.name, show)
+        except DomainNotRecognised as refusal:
+            outcome = Outcome(None, {"steps": 0, "seconds": 0.0, "refused": str(refusal)})
         if outcome.memory is not None:
             memories.append(_remember(domain, outcome.memory))
         rows.append(_measure(model, recipe, settings))

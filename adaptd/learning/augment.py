@@ -14,6 +14,9 @@ _YIQ = (0.299, 0.587, 0.114), (0.596, -0.274, -0.322), (0.211, -0.523, 0.312)
 _SHARP = 1e-3
 """A deviation, in pixels, at which a Gaussian is one pixel exactly."""
 _CHANCES = 9
+_WARP_CHANCES = 4
+_TURN, _ZOOM, _STRETCH, _SLANT = 20 * torch.pi / 180, 0.2, 0.1, 0.3
+"""The most a warp of strength 1 does: 20 degrees, a fifth larger or smaller, a tenth wider or narrower, a slant of 0.3."""
 
 
 def to_float(images: Tensor) -> Tensor:
@@ -72,6 +75,32 @@ class Augmentation:
             rows = torch.bmm(chosen.flatten(1, 2), along_x.mT).view_as(chosen)
             images[changed] = along_y[:, None] @ rows
         return images
+
+
+def draw_warp(count: int, chance: torch.Generator) -> Tensor:
+    """Chances for `count` images, each in -1…1."""
+    return 2 * torch.rand(count, _WARP_CHANCES, generator=chance) - 1
+
+
+def warp(images: Tensor, chances: Tensor, strength: float) -> Tensor:
+    """Turn, zoom, stretch and slant each image about its middle by its own row of chances; edges repeat."""
+    if not strength:
+        return images
+    angle, zoom, stretch, slant = (chances * strength * torch.tensor([_TURN, _ZOOM, _STRETCH, _SLANT])).unbind(dim=1)
+    cos, sin = angle.cos() / (1 + zoom), angle.sin() / (1 + zoom)
+    rows = [cos * (1 + stretch), slant * cos - sin, sin * (1 + stretch), slant * sin + cos]
+    matrix = functional.pad(torch.stack(rows, dim=1).view(-1, 2, 2), (0, 1))
+    grid = functional.affine_grid(matrix, list(images.shape), align_corners=False)
+    return functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
+
+
+def blend(images: Tensor, others: Tensor, most: float, chance: torch.Generator) -> Tensor:
+    """Let one of `others` shine through half of the images, with a weight of at most `most`."""
+    if not most:
+        return images
+    count = len(images)
+    weight = most * torch.rand(count, generator=chance) * (torch.rand(count, generator=chance) < 0.5)
+    return torch.lerp(images, others[torch.randint(len(others), (count,), generator=chance)], weight[:, None, None, None])
 
 
 def _resampling(size: int, shift: Tensor, mirrored: Tensor, sigma: Tensor, chosen: Tensor) -> Tensor:

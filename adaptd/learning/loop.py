@@ -20,7 +20,7 @@ from adaptd.learning.checkpoint import State
 from adaptd.learning.grcl import FlatParameters
 from adaptd.learning.methods.protocol import Method, Trainee, Update
 from adaptd.learning.optimizer import make_rule
-from adaptd.learning.plan import Plan
+from adaptd.learning.plan import Plan, falling
 from adaptd.learning.reports import Outcome, StepReport, Tally
 from adaptd.learning.survey import Surveys, survey_all, training_mode
 
@@ -45,13 +45,14 @@ class Episode:
 
     @property
     def steps(self) -> int:
-        """How many steps the whole episode has."""
-        return self._batches.steps
+        """How many steps the whole episode has; fewer than planned once the method has settled."""
+        settled = self._tally.settled_at
+        return self._batches.steps if settled is None else min(self._batches.steps, settled + self.epoch_steps)
 
     @property
     def epoch_steps(self) -> int:
         """How many steps one pass over the target, or over the source in episode 0, has."""
-        return max(1, self.steps // max(1, self.plan.epochs))
+        return max(1, self._batches.steps // max(1, self.plan.epochs))
 
     @property
     def step(self) -> int:
@@ -132,13 +133,15 @@ class Episode:
         batch = self._batches[step]
         with training_mode(self.model, on=self.method.trains_statistics):
             update = self.method.update(batch)
+        if self.method.settled and self._tally.settled_at is None:
+            self._tally.settled_at = step
         if update is not None:
             self._apply()
         done = update or Update({})
         return StepReport(
             step=step + 1,
             steps=self.steps,
-            learning_rate=self.plan.rate(step, self.steps),
+            learning_rate=self._rate,
             images=len(batch.rows),
             seconds=time.perf_counter() - start,
             skipped=update is None,
@@ -148,7 +151,14 @@ class Episode:
         )
 
     def _apply(self) -> None:
-        self._optimizer.apply(self.plan.rate(self._tally.step, self.steps))
+        self._optimizer.apply(self._rate)
+
+    @property
+    def _rate(self) -> float:
+        """The plan's; once settled, it falls from what it was then."""
+        step, settled = self._tally.step, self._tally.settled_at
+        rate = self.plan.rate(step if settled is None else settled, self._batches.steps)
+        return rate if settled is None else rate * falling((step - settled) / (self.steps - settled))
 
     def _buffers(self) -> dict[str, Tensor]:
         """BatchNorm statistics and the like, as far as they are part of the weights."""

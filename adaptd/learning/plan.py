@@ -97,4 +97,9 @@ class Plan:
         warm = int(self.warm_up * steps)
         if step < warm:
             return self.learning_rate * (step + 1) / (warm + 1)
-        return self.learning_rate * 0.5 * (1 + cos(pi * (step - warm) / max(1, steps - warm)))
+        return self.learning_rate * falling((step - warm) / max(1, steps - warm))
+
+
+def falling(progress: float) -> float:
+    """From 1 to 0 as a cosine."""
+    return 0.5 * (1 + cos(pi * progress))

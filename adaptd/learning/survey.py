@@ -1,6 +1,6 @@
 """A model's view of whole image sets, without augmentation and without leaving a trace in the model."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -69,6 +69,18 @@ def survey_all(model: Classifier, data: EpisodeData) -> Surveys:
         tuple(survey(model, memory) for memory in data.memories),
         survey(model, data.target) if data.target is not None else None,
     )
+
+
+def mean_probabilities(model: Classifier, images: ImageSet, first: Tensor, views: Sequence[Callable[[Tensor], Tensor]]) -> Tensor:
+    """Class probabilities of each image, [n, classes]: the mean of those given and of those for each changed view."""
+    total = first.clone()
+    with torch.no_grad(), training_mode(model, on=False):
+        for change in views:
+            for start in range(0, len(images), IMAGES_PER_PASS):
+                piece = slice(start, start + IMAGES_PER_PASS)
+                changed = change(to_float(torch.from_numpy(np.array(images.pixels[piece]))))
+                total[piece] += functional.softmax(model(changed).to(total.dtype), dim=1)
+    return total / (1 + len(views))
 
 
 def survey(model: Classifier, images: ImageSet) -> Survey:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from adaptd.learning.augment import Augmentation, to_float
+from adaptd.learning.augment import Augmentation, blend, draw_warp, to_float, warp
 from adaptd.settings import AugmentationSettings
 
 NOTHING = {
@@ -107,3 +107,29 @@ def test_colour_changes_by_hand():
     torch.testing.assert_close(grey[:, 0], grey[:, 2], atol=2e-3, rtol=0)
     drawn[:, :4] = torch.tensor([0.5, 0.5, 0.5, 1.0])
     torch.testing.assert_close(augment((grey * 255).byte(), drawn, hue=0.5), (grey * 255).byte() / 255, atol=5e-3, rtol=0)
+
+
+def test_a_warp_of_strength_zero_or_without_chance_changes_nothing():
+    """Neither strength 0 nor chances in the middle move a pixel."""
+    plain = to_float(images())
+    assert warp(plain, draw_warp(8, torch.Generator().manual_seed(1)), 0.0) is plain
+    torch.testing.assert_close(warp(plain, torch.zeros(8, 4), 1.0), plain, atol=1e-5, rtol=0)
+
+
+def test_a_warp_turns_and_zooms_about_the_middle():
+    """A single bright pixel in the middle stays there; one at the rim moves."""
+    picture = torch.zeros(1, 3, 13, 13)
+    picture[:, :, 6, 6] = 1.0
+    chances = torch.tensor([[1.0, 0.5, -0.5, 0.8]])
+    assert warp(picture, chances, 1.0)[0, 0].argmax() == 6 * 13 + 6
+    rim = picture.roll((5, 0), (2, 3))
+    assert warp(rim, chances, 1.0)[0, 0].argmax() != rim[0, 0].argmax()
+
+
+def test_blending_keeps_every_image_the_stronger_one():
+    """About half of the images are left alone; through the others another image shines by at most the weight given."""
+    black, white = torch.zeros(200, 3, 4, 4), torch.ones(5, 3, 4, 4)
+    weights = blend(black, white, 0.4, torch.Generator().manual_seed(0))[:, 0, 0, 0]
+    assert weights.max() <= 0.4
+    assert 60 < int((weights == 0).sum()) < 140
+    assert blend(black, white, 0.0, torch.Generator()) is black

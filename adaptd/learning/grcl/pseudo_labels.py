@@ -16,10 +16,14 @@ runner-up cluster, and stays clear of 1.0 in float64."""
 
 @dataclass(frozen=True, slots=True)
 class PseudoLabels:
-    """For each image its class [n] and how sure that is [n], in (0, 1). Row i belongs to the i-th feature given."""
+    """For each image its class [n], how sure that is [n], in (0, 1), and its cosine to each centroid [n, classes].
+
+    Row i belongs to the i-th feature given.
+    """
 
     labels: Tensor
     confidence: Tensor
+    similarity: Tensor
 
 
 def class_centroids(features: Tensor, labels: Tensor, classes: int) -> Tensor:
@@ -49,7 +53,7 @@ def pseudo_labels(features: Tensor, predicted: Tensor, source_centroids: Tensor,
         labels = moved
     similarity = _nearest(x, centroids).double()
     confidence = functional.softmax(SHARPNESS * similarity, dim=1).gather(1, labels[:, None]).squeeze(1)
-    return PseudoLabels(labels, confidence)
+    return PseudoLabels(labels, confidence, similarity)
 
 
 def _or_else(centroids: Tensor, fallback: Tensor) -> Tensor:

@@ -50,6 +50,7 @@ class Contrastive:
     """A method with a feature bank. Subclasses say how the losses become one gradient."""
 
     trains_statistics = False
+    settled = False
     trainee: Trainee
     settings: MethodSettings
     bank: Bank

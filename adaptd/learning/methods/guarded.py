@@ -7,41 +7,48 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from adaptd.learning.augment import blend, draw_warp, warp
 from adaptd.learning.batches import Batch, EpisodeData, Pool
-from adaptd.learning.grcl import MemorySelection, class_ranks, pseudo_labels
+from adaptd.learning.grcl import MemorySelection
 from adaptd.learning.grcl.projection import project
 from adaptd.learning.methods.foundation import MEMORY, SOURCE, TARGET, adaptation_pools, remember
+from adaptd.learning.methods.labelling import NOT_YET, choose, label
 from adaptd.learning.methods.protocol import Trainee, Update
+from adaptd.learning.methods.trust import check_recognised
 from adaptd.learning.plan import Plan
-from adaptd.learning.survey import Survey, Surveys, survey
+from adaptd.learning.seeding import generator
+from adaptd.learning.survey import Survey, Surveys, mean_probabilities, survey
 from adaptd.settings import MemorySettings
 
-FIRST_SHARE, LAST_SHARE = 0.4, 0.9
-"""Share of the target's agreed images that is learned from, in the first and in the last epoch."""
-
-NOT_YET = -1
-"""The pseudo-label of an image that is not learned from in this epoch."""
-
-CONSTRAINED = (SOURCE, MEMORY)
+PATIENCE, GAIN = 2, 0.005
+"""Settled is who looked so often without agreeing with the clusters better than ever by as much."""
 
 
 class Guarded:
     """Cross-entropy on source, memories and the target's surest images, projected so that no constraint's loss rises.
 
-    Each epoch the model looks at the whole target again. An image takes part once the classifier and k-means in feature space
-    agree on its class and it is among the surest of that class; the share of those that take part grows with the epochs.
+    Each epoch the model looks at the whole target again, at several views of each image. An image takes part once the classifier
+    and k-means in feature space agree on its class and it is among the surest of that class; the share of those that take part
+    grows with the epochs. What is learned from is warped, and partly shone through by other target images.
     """
 
     trains_statistics = False
     trainee: Trainee
     plan: Plan
     labels: Tensor
+    _agreements: Tensor
     _target: Pool
     _centroids: Tensor
 
     def __init__(self, name: str = "guarded", *, projected: bool = True) -> None:
         self.name = name
         self._projected = projected
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last looks showed nothing new."""
+        older, recent = self._agreements[:-PATIENCE], self._agreements[-PATIENCE:]
+        return len(older) > 0 and bool(recent.max() < older.max() + GAIN)
 
     def pools(self, data: EpisodeData, plan: Plan) -> tuple[Pool, ...]:
         """Source, memory and target."""
@@ -56,6 +63,7 @@ class Guarded:
         self.trainee, self.plan, self._target = trainee, plan, pools[-1]
         self._rows = {pool.name: number for number, pool in enumerate(pools[:-1], 1)}
         self.labels = torch.full((len(self._target),), NOT_YET)
+        self._agreements = torch.empty(0, dtype=torch.float64)
         weights = {SOURCE: plan.method.source_weight, MEMORY: plan.method.memory_weight}
         self._weights = [1.0, *(weights[pool.name] for pool in pools[:-1])]
 
@@ -64,23 +72,23 @@ class Guarded:
         assert surveys.target is not None
         assert surveys.source.centroids is not None
         self._centroids = surveys.source.centroids
-        self._look(surveys.target, 0.0)
+        self._look(surveys.target, 0)
 
     def update(self, batch: Batch) -> Update | None:
         """The objective's gradient, bent as far as the constraints ask for."""
         epoch_steps = self._target.slices
         if batch.step and batch.step % epoch_steps == 0:
-            self._look(survey(self.trainee.model, self._target.sets[0]), batch.step / batch.steps)
+            self._look(survey(self.trainee.model, self._target.sets[0]), batch.step // epoch_steps)
         flat = self.trainee.flat
         flat.clear()
         losses, counts = [0.0] * len(self._weights), [0] * len(self._weights)
-        for part in batch.parts:
+        for part, strong in zip(batch.parts, self._strengthen(batch), strict=True):
             row = self._rows.get(part.name, 0)
             labels = part.labels if part.labels is not None else self.labels[part.rows - self._target.first_row]
             used = labels != NOT_YET
             if not bool(used.any()):
                 continue
-            images, labels = (part.images, labels) if bool(used.all()) else (part.images[used], labels[used])
+            images, labels = (strong, labels) if bool(used.all()) else (strong[used], labels[used])
             loss = functional.cross_entropy(self.trainee.model(images), labels, reduction="sum")
             flat.accumulate_into(row)
             torch.autograd.backward(loss)
@@ -114,28 +122,41 @@ class Guarded:
             dict(zip(names[1:], bent, strict=True)),
         )
 
-    def _look(self, target: Survey, progress: float) -> None:
+    def _strengthen(self, batch: Batch) -> list[Tensor]:
+        """The images of each part as they are learned from: warped, and all but the source's shone through by target images."""
+        chance, method = batch.chance("warp"), self.plan.method
+        warped = [warp(part.images, draw_warp(len(part.images), chance), method.warp) for part in batch.parts]
+        return [warped[0], *(blend(images, warped[-1], method.blend, chance) for images in warped[1:])]
+
+    def _look(self, target: Survey, epoch: int) -> None:
         """Which images take part in this epoch, and as what."""
         assert target.features is not None
-        predicted = target.logits.argmax(dim=1)
-        pseudo = pseudo_labels(target.features, predicted, self._centroids)
-        sure = functional.softmax(target.logits.double(), dim=1).amax(dim=1)
-        agreed = pseudo.labels == predicted
-        share = FIRST_SHARE + (LAST_SHARE - FIRST_SHARE) * progress
-        # Ranked within the class among all images of it: a class that is hard to see must not vanish.
-        rank = class_ranks(predicted, torch.where(agreed, sure, sure - 1))
-        sizes = torch.bincount(predicted, minlength=len(self._centroids))
-        limit = (share * sizes.clamp(max=2 * len(predicted) // len(self._centroids))).ceil().long()
-        self.labels = torch.where(agreed & (rank < limit[predicted]), predicted, torch.full_like(predicted, NOT_YET))
+        method = self.plan.method
+        chance = generator(self.plan.seed, "neighbours", epoch) if method.propagate else None
+        labelling = label(self._see(target, epoch), target.features, self._centroids, chance)
+        if epoch == 0:
+            check_recognised(labelling.agreement, method.min_agreement)
+        self._agreements = torch.cat([self._agreements, torch.tensor([labelling.agreement], dtype=torch.float64)])
+        share = method.first_share + (method.last_share - method.first_share) * epoch / self.plan.epochs
+        self.labels = choose(labelling, share, len(self._centroids))
+
+    def _see(self, target: Survey, epoch: int) -> Tensor:
+        """Class probabilities of every target image: the mean over it and warped views of it."""
+        method = self.plan.method
+        chance = generator(self.plan.seed, "views", epoch)
+        change = lambda images: warp(images, draw_warp(len(images), chance), 1.0)  # noqa: E731
+        first = functional.softmax(target.logits.double(), dim=1)
+        return mean_probabilities(self.trainee.model, self._target.sets[0], first, [change] * (method.views - 1))
 
     def remember(self, surveys: Surveys, data: EpisodeData, quota: MemorySettings) -> MemorySelection | None:
         """The target's most confident images."""
         return remember(surveys, data, quota)
 
     def tensors(self) -> dict[str, Tensor]:
-        """This epoch's pseudo-labels, and the source's centroids."""
-        return {"labels": self.labels, "centroids": self._centroids}
+        """This epoch's pseudo-labels, the source's centroids, and how well the looks agreed."""
+        return {"labels": self.labels, "centroids": self._centroids, "agreements": self._agreements}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """As they were."""
         self.labels, self._centroids = tensors["labels"].clone(), tensors["centroids"].clone()
+        self._agreements = tensors["agreements"].clone()

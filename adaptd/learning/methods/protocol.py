@@ -52,6 +52,10 @@ class Method(Protocol):
     def trains_statistics(self) -> bool:
         """Whether BatchNorm learns its statistics and dropout is on; else the network is a fixed function of each image."""
 
+    @property
+    def settled(self) -> bool:
+        """Whether going on as before would bring nothing: the episode then ends within an epoch, at a falling rate."""
+
     def pools(self, data: EpisodeData, plan: Plan) -> tuple[Pool, ...]:
         """The parts of a batch; passes over the last one are the epochs. None at all: the model is left alone."""
 

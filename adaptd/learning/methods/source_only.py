@@ -16,6 +16,7 @@ class SourceOnly:
 
     name = "source-only"
     trains_statistics = False
+    settled = False
 
     def pools(self, data: EpisodeData, plan: Plan) -> tuple[Pool, ...]:  # noqa: ARG002  # the protocol's
         """No batches."""

@@ -22,6 +22,7 @@ class Supervised:
 
     name = "supervised"
     trains_statistics = True
+    settled = False
     _trainee: Trainee
 
     def pools(self, data: EpisodeData, plan: Plan) -> tuple[Pool, ...]:

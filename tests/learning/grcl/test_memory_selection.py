@@ -73,7 +73,8 @@ def test_labels_follow_image_ids_through_any_shuffle(seed):
     )
 
 
-PSEUDO = PseudoLabels(torch.tensor([0, 0, 0, 1, 1]), torch.tensor([0.9, 0.8, 0.9, 0.5, 0.6], dtype=torch.float64))
+CONFIDENCE = torch.tensor([0.9, 0.8, 0.9, 0.5, 0.6], dtype=torch.float64)
+PSEUDO = PseudoLabels(torch.tensor([0, 0, 0, 1, 1]), CONFIDENCE, torch.empty(5, 0))
 IDS = torch.tensor([30, 20, 10, 50, 40])
 
 

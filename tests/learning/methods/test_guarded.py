@@ -4,13 +4,15 @@ import pytest
 import torch
 from torch.nn import functional
 
+from adaptd.errors import DomainNotRecognised
 from adaptd.learning.backbones import build_classifier
 from adaptd.learning.batches import EpisodeData
 from adaptd.learning.loop import Episode
-from adaptd.learning.methods.guarded import NOT_YET
+from adaptd.learning.methods.labelling import NOT_YET
 from adaptd.learning.methods.registry import create_method
 from adaptd.learning.plan import Plan
 from adaptd.learning.survey import survey
+from adaptd.library.imageset import ImageSet
 from adaptd.settings import MethodSettings
 
 
@@ -66,3 +68,27 @@ def test_the_share_that_takes_part_grows(begin):
         counts.append(torch.bincount(used, minlength=3))
     assert bool((counts[0] <= counts[1]).all() and (counts[1] <= counts[2]).all())
     assert 0 < int(counts[0].sum()) < int(counts[2].sum())
+
+
+def test_it_settles_once_nothing_new_is_seen(begin):
+    """Two looks without better agreement end the episode within an epoch, while the rate falls to nothing."""
+    episode = begin(epochs=30, learning_rate=1e-9)
+    reports = list(episode)
+    assert len(reports) == 3 * episode.epoch_steps < 30 * episode.epoch_steps
+    assert [report.steps for report in reports][-1] == len(reports)
+    rates = [report.learning_rate for report in reports]
+    assert rates[-1] < 0.2 * rates[0]
+    assert episode.finish().report["settled_at"] == 2 * episode.epoch_steps
+
+
+def test_what_it_does_not_recognise_it_refuses(begin, squares, settings):
+    """A drop of one class alone is refused before the first step, and the model stays as it was."""
+    episode = begin()
+    mixed = squares(90, 5000, tint=60)
+    ones = mixed.labels == 1
+    data = EpisodeData(episode.data.source, (), ImageSet(mixed.ids[ones], mixed.pixels[ones], None))
+    model = episode.model
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(DomainNotRecognised, match="does not recognise these images"):
+        list(Episode(model, create_method("guarded"), data, Plan.for_adaptation(settings(method="guarded"))))
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

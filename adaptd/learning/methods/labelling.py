@@ -1,0 +1,61 @@
+"""What a model takes an unlabelled domain's images for, how sure that is, and which of them are learned from.
+
+Three witnesses: the classifier, over several views of each image; the clusters of its features; and each image's neighbours.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from adaptd.learning.grcl import class_ranks, pseudo_labels
+from adaptd.learning.methods.trust import kappa
+from adaptd.learning.neighbours import propagate
+
+NOT_YET = -1
+"""The pseudo-label of an image that is not learned from yet."""
+
+SHARPNESS = 30.0
+"""Factor on cosines to the clusters' centroids before the softmax that makes them probabilities."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labelling:
+    """For each image its class [n] and how sure that is [n]; and how far classifier and clusters agree beyond chance."""
+
+    labels: Tensor
+    sureness: Tensor
+    agreement: float
+
+
+def label(probabilities: Tensor, features: Tensor, source_centroids: Tensor, chance: torch.Generator | None) -> Labelling:
+    """Hear the witnesses.
+
+    Args:
+        probabilities: [n, classes] by the classifier.
+        features: [n, d] by the encoder.
+        source_centroids: [classes, d] for clusters that no image is predicted as.
+        chance: for the neighbours; None: they are not asked, and an image on which the others disagree is not sure at all.
+    """
+    classes = len(source_centroids)
+    sure, predicted = probabilities.max(dim=1)
+    clusters = pseudo_labels(features, predicted, source_centroids)
+    agreement = kappa(predicted, clusters.labels, classes)
+    if chance is None:
+        return Labelling(predicted, torch.where(clusters.labels == predicted, sure, 0.0), agreement)
+    by_cluster = functional.softmax(SHARPNESS * clusters.similarity, dim=1)
+    sure, labels = propagate(features, (probabilities + by_cluster) / 2, chance).max(dim=1)
+    return Labelling(labels, sure, agreement)
+
+
+def choose(labelling: Labelling, share: float, classes: int) -> Tensor:
+    """The labels of the surest share of each class, NOT_YET for the others.
+
+    Ranked within the class: one that is hard to see must not vanish. No class gets more than twice its even share.
+    """
+    labels = labelling.labels
+    sizes = torch.bincount(labels, minlength=classes)
+    limit = (share * sizes.clamp(max=2 * len(labels) // classes)).ceil().long()
+    chosen = (class_ranks(labels, labelling.sureness) < limit[labels]) & (labelling.sureness > 0)
+    return torch.where(chosen, labels, torch.full_like(labels, NOT_YET))
