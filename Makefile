@@ -4,13 +4,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test check fmt lint types unit kills bench clean
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+EXTRAS := '.[postgres,demo,bench,dev]'
+
+.PHONY: install demo test check fmt lint types unit kills docs bench clean
 
 install: $(STAMP)  ## .venv with everything to run and test
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[postgres,demo,bench,dev]'
+	$(INSTALL) --editable $(EXTRAS)
 	touch $@
 
 test: check  ## what CI runs: linters, types and every test
@@ -31,6 +34,11 @@ unit: install
 
 kills: install  ## sixty random SIGKILLs of the daemon; `make test` has twenty
 	ADAPTD_KILLS=60 $(BIN)/python -m pytest tests/process/test_kills.py
+
+docs: install  ## the pages that are made from the code
+	$(BIN)/python -m adaptd.config > adaptd.toml
+	$(BIN)/python -m adaptd.cli.configuration > docs/configuration.md
+	$(BIN)/python -m adaptd.cli.reference > docs/cli.md
 
 bench: install
 	$(BIN)/python -m benchmarks.status_time && $(BIN)/python -m benchmarks.ingest && $(BIN)/python -m benchmarks.step_cost
