@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptd.bench.cell import ORACLE, ShowStep, run_cell, train_source
-from adaptd.bench.recipes import Recipe
+from adaptd.bench.recipes import BenchDomain, Recipe
 from adaptd.errors import ConfigError
 from adaptd.learning.methods.registry import METHODS
 from adaptd.settings import Settings
@@ -57,7 +57,7 @@ class Grid:
         """Run one cell and keep its result."""
         settings = self.settings.model_copy(update={"training": self.settings.training.model_copy(update={"seed": seed})})
         self._file(method, seed).parent.mkdir(parents=True, exist_ok=True)
-        source = self.out / f"source-{seed}-{self._hash(SOURCE_SECTIONS)}.safetensors"
+        source = self.out / f"source-{seed}-{self._hash(SOURCE_SECTIONS, self.recipe.domains[:1])}.safetensors"
         if method != ORACLE:
             train_source(self.recipe, settings, source, show)
         result = run_cell(self.recipe, settings, method, source, show)
@@ -80,12 +80,12 @@ class Grid:
         }
 
     def _file(self, method: str, seed: int) -> Path:
-        return self.out / "cells" / self._hash() / f"{method}-{seed}.json"
+        return self.out / "cells" / self._hash(LEARNING_SECTIONS, self.recipe.domains) / f"{method}-{seed}.json"
 
-    def _hash(self, sections: tuple[str, ...] = LEARNING_SECTIONS) -> str:
+    def _hash(self, sections: tuple[str, ...], domains: Sequence[BenchDomain]) -> str:
         """What a result depends on beside method and seed. Threads change the speed alone, nearly."""
         values = self.settings.model_dump(mode="json", include=set(sections), exclude={"training": {"seed", "threads"}})
-        names = [domain.name for domain in self.recipe.domains]
+        names = [domain.name for domain in domains]
         return hashlib.sha256(json.dumps([values, names], sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -20,7 +20,7 @@ from adaptd.learning.seeding import generator
 from adaptd.learning.survey import Survey, Surveys, mean_probabilities, survey
 from adaptd.settings import MemorySettings
 
-PATIENCE, GAIN = 2, 0.005
+PATIENCE, GAIN = 3, 0.005
 """Settled is who looked so often without agreeing with the clusters better than ever by as much."""
 
 

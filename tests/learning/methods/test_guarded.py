@@ -71,14 +71,14 @@ def test_the_share_that_takes_part_grows(begin):
 
 
 def test_it_settles_once_nothing_new_is_seen(begin):
-    """Two looks without better agreement end the episode within an epoch, while the rate falls to nothing."""
+    """Three looks without better agreement end the episode within an epoch, while the rate falls to nothing."""
     episode = begin(epochs=30, learning_rate=1e-9)
     reports = list(episode)
-    assert len(reports) == 3 * episode.epoch_steps < 30 * episode.epoch_steps
+    assert len(reports) == 4 * episode.epoch_steps < 30 * episode.epoch_steps
     assert [report.steps for report in reports][-1] == len(reports)
     rates = [report.learning_rate for report in reports]
     assert rates[-1] < 0.2 * rates[0]
-    assert episode.finish().report["settled_at"] == 2 * episode.epoch_steps
+    assert episode.finish().report["settled_at"] == 3 * episode.epoch_steps
 
 
 def test_what_it_does_not_recognise_it_refuses(begin, squares, settings):
