@@ -143,10 +143,9 @@ class MethodSettings(Section):
     min_agreement: Share = Field(
         0.35, description="guarded: refuse a domain on which classifier and clusters agree less than this beyond chance"
     )
-    first_share: Share = Field(0.4, description="guarded: share of the target's images learned from in the first epoch")
-    last_share: Share = Field(0.9, description="guarded: the same in the last epoch")
+    curriculum: bool = Field(True, description="guarded: learn from more images as they are understood better; false: from all")
     warp: Share = Field(1.0, description="guarded: how far images are turned, zoomed and slanted; 0: not at all")
-    blend: Share = Field(0.5, description="guarded: how far target images shine through half of all images; 0: not at all")
+    blend: Share = Field(0.3, description="guarded: how far target images shine through half of memory and target; 0: not at all")
     propagate: bool = Field(
         True, description="guarded: labels come from an image's neighbours too; false: from classifier and clusters"
     )

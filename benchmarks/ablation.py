@@ -18,8 +18,7 @@ PLAIN = {
     "method.blend": 0.0,
     "method.views": 1,
     "method.propagate": False,
-    "method.first_share": 1.0,
-    "method.last_share": 1.0,
+    "method.curriculum": False,
 }
 """Nothing but pseudo-labels where classifier and clusters agree."""
 
@@ -30,7 +29,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "without views": ("guarded", {"method.views": 1}),
     "without warping": ("guarded", {"method.warp": 0.0}),
     "without blending": ("guarded", {"method.blend": 0.0}),
-    "without the curriculum": ("guarded", {"method.first_share": 1.0, "method.last_share": 1.0}),
+    "without the curriculum": ("guarded", {"method.curriculum": False}),
     "without memories": ("guarded", {"training.memory_share": 0.0}),
     "SGD's metric": ("guarded", {"training.optimizer": "sgd"}),
     "plain: none of the pieces": ("guarded", PLAIN),
@@ -38,7 +37,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "plain + views": ("guarded", PLAIN | {"method.views": 4}),
     "plain + warping": ("guarded", PLAIN | {"method.warp": 1.0}),
     "plain + blending": ("guarded", PLAIN | {"method.blend": None}),
-    "plain + curriculum": ("guarded", PLAIN | {"method.first_share": None, "method.last_share": None}),
+    "plain + curriculum": ("guarded", PLAIN | {"method.curriculum": True}),
 }
 
 

@@ -28,6 +28,15 @@ from adaptd.settings import Settings
 ORACLE = "oracle"
 """One model trained with every domain's labels: the ceiling. It exists in this harness alone."""
 
+_UNKNOWN = {"before": None, "after": None}
+NOTHING_DONE = {
+    "steps": 0,
+    "seconds": 0.0,
+    "constraint_active_ratio": {},
+    "cross_entropy": {"source": _UNKNOWN, "memory": _UNKNOWN},
+}
+"""The report of an episode on a domain that the method refused."""
+
 ShowStep = Callable[[str, int, int], None]
 """Told what is trained, the step, and of how many."""
 
@@ -63,7 +72,7 @@ def run_cell(recipe: Recipe, settings: Settings, method: str, source: Path, show
         try:
             outcome = _train(episode, domain.name, show)
         except DomainNotRecognised as refusal:
-            outcome = Outcome(None, {"steps": 0, "seconds": 0.0, "refused": str(refusal)})
+            outcome = Outcome(None, NOTHING_DONE | {"refused": str(refusal)})
         if outcome.memory is not None:
             memories.append(_remember(domain, outcome.memory))
         rows.append(_measure(model, recipe, settings))

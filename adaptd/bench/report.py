@@ -95,7 +95,9 @@ def _loss_table(groups: dict[str, list[dict[str, Any]]]) -> list[str]:
             active = [_percent(e["constraint_active_ratio"].get(part) for e in episodes) for part in ("source", "memory")]
             losses = [_change([e["cross_entropy"][part] for e in episodes]) for part in ("source", "memory")]
             purity = _percent(e["memory_purity"] for e in episodes)
-            lines.append(_row([_name(method), f"{number} {episodes[0]['domain']}", *losses, *active, purity]))
+            refusals = sum("refused" in e for e in episodes)
+            told = f" (refused {refusals} of {len(episodes)} times)" if refusals else ""
+            lines.append(_row([_name(method), f"{number} {episodes[0]['domain']}{told}", *losses, *active, purity]))
     return lines
 
 

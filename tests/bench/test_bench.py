@@ -1,6 +1,7 @@
 """The harness: recipes, a whole small comparison through the command line, and what its tables say."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -135,3 +136,16 @@ def test_the_gap_closed(tmp_path):
     assert "100 %" in text
     assert "beware" in text
     assert "| grcl | 1 b | 1.000 → 0.500 | – | – | – | 90.0 |" in text
+
+
+def test_a_refused_domain_changes_nothing(adaptd, folders, tmp_path):
+    """A target of one class alone is refused: R's row stays, nothing is remembered, and the table says so."""
+    shutil.rmtree(folders[1] / "class1")
+    write_images(folders[1] / "_test", 6, 30, 9)
+    words = ["bench", "folders", *folders[:2], "--methods", "guarded", "--epochs", "2", "--out", tmp_path / "out"]
+    run = adaptd(*words, env=SMALL | {"ADAPTD_SOURCE__EPOCHS": "8"})
+    assert run.returncode == 0, run.stderr
+    (row,) = json.loads((tmp_path / "out" / "results.json").read_text())["rows"]
+    assert row["R"][1] == row["R"][0]
+    assert "does not recognise these images" in row["episodes"][0]["refused"]
+    assert "1 dusk (refused 1 of 1 times)" in run.stdout

@@ -20,6 +20,9 @@ from adaptd.learning.seeding import generator
 from adaptd.learning.survey import Survey, Surveys, mean_probabilities, survey
 from adaptd.settings import MemorySettings
 
+LEAST_SHARE = 0.2
+"""Share of the images that is learned from however little is agreed on."""
+
 PATIENCE, GAIN = 3, 0.005
 """Settled is who looked so often without agreeing with the clusters better than ever by as much."""
 
@@ -27,9 +30,9 @@ PATIENCE, GAIN = 3, 0.005
 class Guarded:
     """Cross-entropy on source, memories and the target's surest images, projected so that no constraint's loss rises.
 
-    Each epoch the model looks at the whole target again, at several views of each image. An image takes part once the classifier
-    and k-means in feature space agree on its class and it is among the surest of that class; the share of those that take part
-    grows with the epochs. What is learned from is warped, and partly shone through by other target images.
+    Each epoch the model looks at the whole target again. Classifier, clusters and neighbours say what an image is; the surest of
+    each class take part, and the better the witnesses agree, the more of them. What is learned from is warped, and partly shone
+    through by other target images.
     """
 
     trains_statistics = False
@@ -137,7 +140,8 @@ class Guarded:
         if epoch == 0:
             check_recognised(labelling.agreement, method.min_agreement)
         self._agreements = torch.cat([self._agreements, torch.tensor([labelling.agreement], dtype=torch.float64)])
-        share = method.first_share + (method.last_share - method.first_share) * epoch / self.plan.epochs
+        # The more classifier and clusters agree, the more of the labels are right.
+        share = max(LEAST_SHARE, 2 * labelling.agreement - 1) if method.curriculum else 1.0
         self.labels = choose(labelling, share, len(self._centroids))
 
     def _see(self, target: Survey, epoch: int) -> Tensor:

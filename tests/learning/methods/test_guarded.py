@@ -1,5 +1,7 @@
 """Guarded self-training: who takes part, and what the step promises."""
 
+import dataclasses
+
 import pytest
 import torch
 from torch.nn import functional
@@ -8,7 +10,8 @@ from adaptd.errors import DomainNotRecognised
 from adaptd.learning.backbones import build_classifier
 from adaptd.learning.batches import EpisodeData
 from adaptd.learning.loop import Episode
-from adaptd.learning.methods.labelling import NOT_YET
+from adaptd.learning.methods import guarded
+from adaptd.learning.methods.labelling import NOT_YET, Labelling
 from adaptd.learning.methods.registry import create_method
 from adaptd.learning.plan import Plan
 from adaptd.learning.survey import survey
@@ -55,19 +58,18 @@ def test_a_small_step_raises_no_constraint(begin, optimizer):
     assert all(after[name] <= before[name] + 1e-6 for name in before), (before, after)
 
 
-def test_the_share_that_takes_part_grows(begin):
-    """Later in the episode at least as many images take part, of each class, and only where it agrees with the clusters."""
+@pytest.mark.parametrize(("agreement", "share"), [(0.4, 0.2), (0.8, 0.6), (1.0, 1.0)])
+def test_the_share_that_takes_part_grows_with_agreement(begin, monkeypatch, agreement, share):
+    """The better classifier and clusters agree, the more images take part; without the curriculum all do."""
     episode = begin()
-    method, target = episode.method, episode.data.target
-    seen = survey(episode.model, target)
-    counts = []
-    for progress in (0.0, 0.5, 1.0):
-        method._look(seen, progress)
-        used = method.labels[method.labels != NOT_YET]
-        assert torch.equal(used, seen.logits.argmax(dim=1)[method.labels != NOT_YET])
-        counts.append(torch.bincount(used, minlength=3))
-    assert bool((counts[0] <= counts[1]).all() and (counts[1] <= counts[2]).all())
-    assert 0 < int(counts[0].sum()) < int(counts[2].sum())
+    method = episode.method
+    every = Labelling(torch.arange(60) % 3, torch.linspace(0.1, 0.9, 60), agreement)
+    monkeypatch.setattr(guarded, "label", lambda *_: every)
+    method._look(survey(episode.model, episode.data.target), 1)
+    assert int((method.labels != NOT_YET).sum()) == pytest.approx(share * 60, abs=3)
+    method.plan = dataclasses.replace(method.plan, method=MethodSettings(curriculum=False))
+    method._look(survey(episode.model, episode.data.target), 1)
+    assert bool((method.labels != NOT_YET).all())
 
 
 def test_it_settles_once_nothing_new_is_seen(begin):
