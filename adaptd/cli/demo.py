@@ -83,7 +83,14 @@ def _command(*words: object) -> list[str]:
 
 def _run(*words: object) -> None:
     """Run a command as the user would, and show it."""
-    code = subprocess.run(_command(*words), check=False).returncode
+    # A session of its own: Ctrl-C reaches this process alone, which then stops it in order.
+    process = subprocess.Popen(_command(*words), start_new_session=True)
+    try:
+        code = process.wait()
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
     if code:
         raise typer.Exit(code)
 
@@ -95,7 +102,6 @@ def _started(shop: Path, command: str, log: Path) -> Iterator[subprocess.Popen[s
     words = _command("--project", shop, command)
     typer.echo(f"  in the background, log in {log}")
     with log.open("w") as file:
-        # A session of its own: Ctrl-C reaches this process, which then stops it in order.
         process = subprocess.Popen(words, stdout=file, stderr=file, text=True, env=os.environ | ports, start_new_session=True)
     try:
         yield process

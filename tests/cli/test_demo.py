@@ -1,0 +1,91 @@
+"""`adaptd demo` from beginning to end, small; and Ctrl-C in the middle of it."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+SMALL = {
+    "ADAPTD_SOURCE__EPOCHS": "2",
+    "ADAPTD_TRAINING__EPOCHS": "1",
+    "ADAPTD_TRAINING__THREADS": "1",
+    "ADAPTD_METHOD__MIN_AGREEMENT": "0",
+    "ADAPTD_METHOD__VIEWS": "1",
+    "ADAPTD_INTAKE__SETTLE_SECONDS": "0.5",
+    "OMP_NUM_THREADS": "1",
+    "NO_COLOR": "1",
+}
+
+
+def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
+    """The command in a session of its own, as in a terminal."""
+    pytest.importorskip("mlxtend", reason="the demo needs pip install 'adaptd[demo]'")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ADAPTD_")}
+    command = [sys.executable, "-m", "adaptd.cli.main", "demo", str(folder)]
+    with log.open("wb") as output:
+        environment = kept | SMALL | {"PYTHONPATH": str(REPOSITORY)}
+        return subprocess.Popen(command, stdout=output, stderr=output, env=environment, start_new_session=True)
+
+
+def find_processes(folder: Path) -> list[str]:
+    """Command lines that name the folder."""
+    found = []
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = line.read_bytes().decode(errors="replace")
+            if str(folder) in words and "pytest" not in words:
+                found.append(words.replace("\0", " "))
+    return found
+
+
+def test_it_shows_the_main_job(tmp_path):
+    """Source, three drops by the daemon, R, versions, metrics, a served prediction, status; nothing is left running."""
+    log = tmp_path / "log"
+    demo = start(tmp_path / "demo", log)
+    assert demo.wait(240) == 0, log.read_text()
+    told = log.read_text()
+    for shown in (
+        "source import",
+        "inbox/",
+        "optical",
+        "askew",
+        "night",
+        "ACC",
+        "BWT",
+        "adaptd_accuracy_ratio",
+        "/predict",
+        '"label"',
+    ):
+        assert shown in told
+    assert "\033[" not in told, "no colours and no animation in a file"
+    assert find_processes(tmp_path / "demo") == []
+    assert (tmp_path / "demo" / "matrix.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("moment", ["writing pictures", "source import", "cp -r"])
+def test_ctrl_c_leaves_nothing_behind(tmp_path, adaptd, moment):
+    """Interrupted anywhere it ends with 130, its processes are gone, and what it made is whole."""
+    log = tmp_path / "log"
+    demo = start(tmp_path / "demo", log)
+    deadline = time.monotonic() + 120
+    while moment not in log.read_text() and time.monotonic() < deadline:
+        assert demo.poll() is None, log.read_text()
+        time.sleep(0.05)
+    os.killpg(demo.pid, signal.SIGINT)
+    assert demo.wait(60) == 130, log.read_text()
+    assert "Traceback" not in log.read_text()
+    deadline = time.monotonic() + 30
+    while (left := find_processes(tmp_path / "demo")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left == []
+    shop = tmp_path / "demo" / "shop"
+    if (shop / "adaptd.toml").exists():  # written last: before that it is no project yet
+        run = adaptd("--project", shop, "fsck")
+        assert run.returncode == 0, run.stdout + run.stderr
