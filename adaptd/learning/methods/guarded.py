@@ -11,8 +11,8 @@ from adaptd.learning.augment import blend, draw_warp, warp
 from adaptd.learning.batches import Batch, EpisodeData, Pool
 from adaptd.learning.grcl import MemorySelection
 from adaptd.learning.grcl.projection import project
-from adaptd.learning.methods.foundation import MEMORY, SOURCE, TARGET, adaptation_pools, remember
-from adaptd.learning.methods.labelling import NOT_YET, choose, label
+from adaptd.learning.methods.foundation import MEMORY, SOURCE, TARGET, adaptation_pools
+from adaptd.learning.methods.labelling import NOT_YET, Labelling, choose, label, spread_memory
 from adaptd.learning.methods.protocol import Trainee, Update
 from adaptd.learning.methods.trust import check_recognised
 from adaptd.learning.plan import Plan
@@ -133,16 +133,20 @@ class Guarded:
 
     def _look(self, target: Survey, epoch: int) -> None:
         """Which images take part in this epoch, and as what."""
+        labelling, self.labels = self._judge(target, epoch)
+        if epoch == 0:
+            check_recognised(labelling.agreement, self.plan.method.min_agreement)
+        self._agreements = torch.cat([self._agreements, torch.tensor([labelling.agreement], dtype=torch.float64)])
+
+    def _judge(self, target: Survey, epoch: int) -> tuple[Labelling, Tensor]:
+        """What the images are, and the labels of those that are sure enough."""
         assert target.features is not None
         method = self.plan.method
         chance = generator(self.plan.seed, "neighbours", epoch) if method.propagate else None
         labelling = label(self._see(target, epoch), target.features, self._centroids, chance)
-        if epoch == 0:
-            check_recognised(labelling.agreement, method.min_agreement)
-        self._agreements = torch.cat([self._agreements, torch.tensor([labelling.agreement], dtype=torch.float64)])
         # The more classifier and clusters agree, the more of the labels are right.
         share = max(LEAST_SHARE, 2 * labelling.agreement - 1) if method.curriculum else 1.0
-        self.labels = choose(labelling, share, len(self._centroids))
+        return labelling, choose(labelling, share, len(self._centroids))
 
     def _see(self, target: Survey, epoch: int) -> Tensor:
         """Class probabilities of every target image: the mean over it and warped views of it."""
@@ -153,8 +157,12 @@ class Guarded:
         return mean_probabilities(self.trainee.model, self._target.sets[0], first, [change] * (method.views - 1))
 
     def remember(self, surveys: Surveys, data: EpisodeData, quota: MemorySettings) -> MemorySelection | None:
-        """The target's most confident images."""
-        return remember(surveys, data, quota)
+        """An even sample, class by class, of the images that would take part next: also those that are not so easy."""
+        assert surveys.target is not None
+        assert surveys.target.features is not None
+        assert data.target is not None
+        labelling, chosen = self._judge(surveys.target, self.plan.epochs)
+        return spread_memory(torch.from_numpy(data.target.ids), chosen, labelling.sureness, quota)
 
     def tensors(self) -> dict[str, Tensor]:
         """This epoch's pseudo-labels, the source's centroids, and how well the looks agreed."""

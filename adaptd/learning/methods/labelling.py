@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from adaptd.learning.grcl import class_ranks, pseudo_labels
+from adaptd.learning.grcl import MemorySelection, class_ranks, pseudo_labels
 from adaptd.learning.methods.trust import kappa
 from adaptd.learning.neighbours import propagate
+from adaptd.settings import MemorySettings
 
 NOT_YET = -1
 """The pseudo-label of an image that is not learned from yet."""
@@ -59,3 +60,36 @@ def choose(labelling: Labelling, share: float, classes: int) -> Tensor:
     limit = (share * sizes.clamp(max=2 * len(labels) // classes)).ceil().long()
     chosen = (class_ranks(labels, labelling.sureness) < limit[labels]) & (labelling.sureness > 0)
     return torch.where(chosen, labels, torch.full_like(labels, NOT_YET))
+
+
+def spread_memory(ids: Tensor, labels: Tensor, sureness: Tensor, quota: MemorySettings) -> MemorySelection:
+    """A memory of the labelled images: as many of each class, from the surest to the least sure at even distances.
+
+    Args:
+        ids: [n] image ids.
+        labels: [n], NOT_YET where there is none.
+        sureness: [n].
+        quota: how many to keep.
+    """
+    rows = (labels != NOT_YET).nonzero().squeeze(1)
+    # The surest first, ties by id; then each class's own ranks.
+    rows = rows[ids[rows].argsort()]
+    rows = rows[sureness[rows].argsort(descending=True, stable=True)]
+    kept = []
+    for name, places in enumerate(_share_out(torch.bincount(labels[rows]).tolist(), quota.images_per_domain)):
+        members = rows[labels[rows] == name]
+        wanted = min(places, quota.per_class_cap or places)
+        kept.append(members[torch.linspace(0, len(members) - 1, wanted).round().long()] if wanted else members[:0])
+    every = torch.cat(kept) if kept else rows
+    every = every[sureness[every].argsort(descending=True, stable=True)]
+    return MemorySelection(ids[every], labels[every], sureness[every].double())
+
+
+def _share_out(sizes: list[int], total: int) -> list[int]:
+    """Places for each class: the same for all, and what a small class leaves goes to the others."""
+    places = [0] * len(sizes)
+    left = min(total, sum(sizes))
+    for done, number in enumerate(sorted(range(len(sizes)), key=lambda number: sizes[number])):
+        places[number] = min(sizes[number], left // (len(sizes) - done))
+        left -= places[number]
+    return places

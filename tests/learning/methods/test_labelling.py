@@ -5,9 +5,10 @@ import torch
 from torch.nn import functional
 
 from adaptd.errors import DomainNotRecognised
-from adaptd.learning.methods.labelling import NOT_YET, Labelling, choose, label
+from adaptd.learning.methods.labelling import NOT_YET, Labelling, choose, label, spread_memory
 from adaptd.learning.methods.trust import check_recognised, kappa
 from adaptd.learning.seeding import generator
+from adaptd.settings import MemorySettings
 
 
 def clouds(count: int = 60, noise: float = 0.1) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -61,3 +62,16 @@ def test_the_refusal_says_what_to_do():
     with pytest.raises(DomainNotRecognised, match=r"agree by 0\.12 beyond chance, and method\.min_agreement asks for 0\.35"):
         check_recognised(0.12, 0.35)
     check_recognised(0.35, 0.35)
+
+
+def test_a_memory_is_spread_over_classes_and_sureness():
+    """Each class gets its even part, a small class all it has; the surest and the least sure of a class are both kept."""
+    labels = torch.tensor([0] * 50 + [1] * 50 + [2] * 4 + [NOT_YET] * 10)
+    sureness = torch.linspace(0, 1, 114, dtype=torch.float64)
+    ids = torch.arange(114).flip(0) * 10
+    memory = spread_memory(ids, labels, sureness, MemorySettings(images_per_domain=24))
+    assert torch.bincount(memory.labels).tolist() == [10, 10, 4]
+    assert {int(ids[0]), int(ids[49])} <= set(memory.ids.tolist())
+    assert torch.equal(memory.confidence, memory.confidence.sort(descending=True).values)
+    assert len(spread_memory(ids, labels, sureness, MemorySettings(images_per_domain=24, per_class_cap=3))) == 9
+    assert len(spread_memory(ids, labels, sureness, MemorySettings(images_per_domain=1000))) == 104
