@@ -143,6 +143,9 @@ class MethodSettings(Section):
     min_agreement: Share = Field(
         0.35, description="guarded: refuse a domain on which classifier and clusters agree less than this beyond chance"
     )
+    patience: CountOrZero = Field(
+        3, description="guarded: epochs without better agreement after which an episode ends with one more; 0: never early"
+    )
     curriculum: bool = Field(True, description="guarded: learn from more images as they are understood better; false: from all")
     warp: Share = Field(1.0, description="guarded: how far images are turned, zoomed and slanted; 0: not at all")
     blend: Share = Field(0.3, description="guarded: how far target images shine through half of memory and target; 0: not at all")

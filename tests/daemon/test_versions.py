@@ -14,7 +14,7 @@ from adaptd.publishing.card import read_card
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 SCHEMA = json.loads((REPOSITORY / "docs" / "schemas" / "versions.json").read_text())
-WRECK = {"ADAPTD_TRAINING__LEARNING_RATE": "5"}
+WRECK = {"ADAPTD_TRAINING__LEARNING_RATE": "3"}
 """Five hundred times the rate that goes with this network."""
 
 INT8 = {"ADAPTD_EXPORT__QUANTIZE": "true", "ADAPTD_EXPORT__QUANTIZED_MAX_DROP": "1"}
@@ -337,7 +337,7 @@ def test_a_model_that_spoils_the_new_domain_is_rejected(adapted_shop, paint, tmp
     folder = paint(tmp_path / "odd", 40, 77, classes="a", flat=True)
     paint(folder / "_test", 30, 78, classes="abc")
     served = max(shop.published())
-    shop.does("adapt", folder, "--epochs", 60, env={"ADAPTD_TRAINING__LEARNING_RATE": "3"})
+    shop.does("adapt", folder, "--epochs", 60, env=WRECK | {"ADAPTD_METHOD__MIN_AGREEMENT": "0"})
     (newest,) = shop.rows("SELECT version, state, gate FROM versions ORDER BY version DESC LIMIT 1")
     assert (newest[1], max(shop.published())) == ("rejected", served)
     assert "odd (test)" in json.loads(newest[2])["figures"]

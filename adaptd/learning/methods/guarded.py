@@ -23,8 +23,8 @@ from adaptd.settings import MemorySettings
 LEAST_SHARE = 0.2
 """Share of the images that is learned from however little is agreed on."""
 
-PATIENCE, GAIN = 3, 0.005
-"""Settled is who looked so often without agreeing with the clusters better than ever by as much."""
+GAIN = 0.005
+"""Agreement is better than ever when it is so by as much."""
 
 
 class Guarded:
@@ -50,8 +50,9 @@ class Guarded:
     @property
     def settled(self) -> bool:
         """Whether the last looks showed nothing new."""
-        older, recent = self._agreements[:-PATIENCE], self._agreements[-PATIENCE:]
-        return len(older) > 0 and bool(recent.max() < older.max() + GAIN)
+        patience = self.plan.method.patience
+        older, recent = self._agreements[:-patience], self._agreements[-patience:]
+        return patience > 0 and len(older) > 0 and bool(recent.max() < older.max() + GAIN)
 
     def pools(self, data: EpisodeData, plan: Plan) -> tuple[Pool, ...]:
         """Source, memory and target."""
