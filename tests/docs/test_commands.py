@@ -144,14 +144,13 @@ def test_the_check_of_words_can_fail():
 
 
 def test_pages_link_to_what_exists():
-    """Files and headings that README and docs point at are there; the demo's picture is made by the demo."""
+    """Files and headings that README and docs point at are there."""
     missing = []
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", FENCE.sub("", page.read_text())):
             path, _, heading = target.partition("#")
             file = (page.parent / path).resolve() if path else page
-            made = file == REPOSITORY / "docs" / "images" / "demo-matrix.png"
-            if not (made or (file.exists() and (not heading or heading in anchors(file)))):
+            if not (file.exists() and (not heading or heading in anchors(file))):
                 missing.append((page.name, target))
     assert missing == []
 

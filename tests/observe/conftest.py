@@ -23,7 +23,7 @@ TOKEN = "a-token-of-the-tests"
 SCREENSHOTS = os.environ.get("ADAPTD_SCREENSHOTS", "")
 """A folder to write the documentation's screenshots to; the project is then one of real digits, which takes minutes."""
 SECONDS = 900 if SCREENSHOTS else 120
-DOMAINS = ("optical", "paper", "photographs", "camera-7")
+DOMAINS = ("optical", "askew", "night", "camera-7")
 
 
 def wait_for(what: str, condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
@@ -125,7 +125,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory, paint: Any) -> dict[str, 
         from adaptd.bench.demo import write_demo_data
 
         write_demo_data(folder)
-        shutil.copytree(folder / "photographs", folder / "camera-7")
+        shutil.copytree(folder / "night", folder / "camera-7")
     else:
         paint(folder / "source", 20, seed=0)
         for number, name in enumerate(DOMAINS, start=1):

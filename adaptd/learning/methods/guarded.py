@@ -160,10 +160,9 @@ class Guarded:
     def remember(self, surveys: Surveys, data: EpisodeData, quota: MemorySettings) -> MemorySelection | None:
         """An even sample, class by class, of the images that would take part next: also those that are not so easy."""
         assert surveys.target is not None
-        assert surveys.target.features is not None
         assert data.target is not None
         labelling, chosen = self._judge(surveys.target, self.plan.epochs)
-        return spread_memory(torch.from_numpy(data.target.ids), chosen, labelling.sureness, quota)
+        return spread_memory(chosen.new_tensor(data.target.ids), chosen, labelling.sureness, quota)
 
     def tensors(self) -> dict[str, Tensor]:
         """This epoch's pseudo-labels, the source's centroids, and how well the looks agreed."""
