@@ -41,6 +41,7 @@ def demo(
         for target in targets:
             _drop(shop, folder / "pictures" / target, daemon)
         _run("--project", shop, "matrix", "--plot", folder / "matrix.png")
+        _show_gains(_read_status(shop)["matrix"])
         _run("--project", shop, "versions")
         _show_metrics(_read_status(shop)["daemon"]["address"])
         with _started(shop, "serve", folder / "server.log") as server:
@@ -138,6 +139,12 @@ def _read_status(shop: Path) -> dict[str, Any]:
     words = [sys.executable, "-m", "adaptd.cli.main", "--project", str(shop), "status", "--json"]
     found: dict[str, Any] = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
     return found
+
+
+def _show_gains(matrix: dict[str, Any]) -> None:
+    typer.secho("\nWhat adapting brought, without a single label of the new domains:", bold=True)
+    for name, before, after in zip(matrix["domains"], matrix["R"][0], matrix["R"][-1], strict=True):
+        typer.echo(f"  {name:<8} {before:6.1%} → {after:6.1%}")
 
 
 def _show_metrics(address: str) -> None:
