@@ -1,6 +1,7 @@
 """`adaptd demo`: the main job on real images, by the commands a user would type: daemon, drops, R, versions, a prediction."""
 
 import contextlib
+import fcntl
 import json
 import os
 import shlex
@@ -17,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from adaptd.cli.progress import progress_bar
-from adaptd.errors import ConfigError, EpisodeError
+from adaptd.errors import ConfigError, EpisodeError, ProjectBusy
 
 START_SECONDS, DOMAIN_SECONDS = 60.0, 600.0
 
@@ -59,9 +60,25 @@ def _make_folder(folder: Path) -> None:
     if folder.exists():
         if not marker.exists():
             raise ConfigError(f"{folder} exists and is no demo: name another folder")
+        _lock(marker)
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     marker.touch()
+    _lock(marker)
+
+
+def _lock(marker: Path) -> None:
+    """Keep other demos out of the folder, as long as this process or anything it starts lives: a killed demo leaves a daemon."""
+    handle = os.open(marker, os.O_RDWR)
+    os.set_inheritable(handle, True)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        folder = marker.parent
+        raise ProjectBusy(
+            f"a demo is at work in {folder}: stop it, or name another folder; "
+            f"`adaptd --project {folder}/shop status` tells its daemon"
+        ) from None
 
 
 def _write_data(folder: Path) -> tuple[str, ...]:
@@ -85,7 +102,7 @@ def _command(*words: object) -> list[str]:
 def _run(*words: object) -> None:
     """Run a command as the user would, and show it."""
     # A session of its own: Ctrl-C reaches this process alone, which then stops it in order.
-    process = subprocess.Popen(_command(*words), start_new_session=True)
+    process = subprocess.Popen(_command(*words), start_new_session=True, close_fds=False)
     try:
         code = process.wait()
     except BaseException:
@@ -103,7 +120,9 @@ def _started(shop: Path, command: str, log: Path) -> Iterator[subprocess.Popen[s
     words = _command("--project", shop, command)
     typer.echo(f"  in the background, log in {log}")
     with log.open("w") as file:
-        process = subprocess.Popen(words, stdout=file, stderr=file, text=True, env=os.environ | ports, start_new_session=True)
+        process = subprocess.Popen(
+            words, stdout=file, stderr=file, text=True, env=os.environ | ports, start_new_session=True, close_fds=False
+        )
     try:
         yield process
     finally:

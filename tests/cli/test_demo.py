@@ -1,6 +1,7 @@
 """`adaptd demo` from beginning to end, small; and Ctrl-C in the middle of it."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -45,6 +46,14 @@ def find_processes(folder: Path) -> list[str]:
     return found
 
 
+def wait_for_nobody(folder: Path) -> None:
+    """Until no process works there."""
+    deadline = time.monotonic() + 60
+    while left := find_processes(folder):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
 def test_it_shows_the_main_job(tmp_path):
     """Source, three drops by the daemon, R, versions, metrics, a served prediction, status; nothing is left running."""
     log = tmp_path / "log"
@@ -69,22 +78,41 @@ def test_it_shows_the_main_job(tmp_path):
     assert (tmp_path / "demo" / "matrix.png").read_bytes().startswith(b"\x89PNG")
 
 
+def wait_for(moment: str, demo: subprocess.Popen[bytes], log: Path) -> None:
+    """Until the demo has got that far."""
+    deadline = time.monotonic() + 120
+    while moment not in log.read_text():
+        assert demo.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.05)
+
+
+def test_a_folder_in_use_is_left_alone(tmp_path, adaptd):
+    """Neither beside a demo nor beside the daemon that a killed one left behind does another one take its folder away."""
+    folder, log = tmp_path / "demo", tmp_path / "log"
+    demo = start(folder, log)
+    wait_for("cp -r", demo, log)
+    for _ in ("beside it", "beside its daemon"):
+        run = adaptd("demo", folder)
+        assert (run.returncode, run.stdout) == (1, "")
+        assert f"a demo is at work in {folder}: stop it, or name another folder" in run.stderr
+        demo.kill()
+        demo.wait()
+    status = json.loads(adaptd("--project", folder / "shop", "status", "--json").stdout)
+    os.kill(status["daemon"]["pid"], signal.SIGTERM)
+    wait_for_nobody(folder)
+
+
 @pytest.mark.parametrize("moment", ["writing pictures", "source import", "cp -r"])
 def test_ctrl_c_leaves_nothing_behind(tmp_path, adaptd, moment):
     """Interrupted anywhere it ends with 130, its processes are gone, and what it made is whole."""
     log = tmp_path / "log"
     demo = start(tmp_path / "demo", log)
-    deadline = time.monotonic() + 120
-    while moment not in log.read_text() and time.monotonic() < deadline:
-        assert demo.poll() is None, log.read_text()
-        time.sleep(0.05)
+    wait_for(moment, demo, log)
     os.killpg(demo.pid, signal.SIGINT)
     assert demo.wait(60) == 130, log.read_text()
     assert "Traceback" not in log.read_text()
-    deadline = time.monotonic() + 30
-    while (left := find_processes(tmp_path / "demo")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert left == []
+    wait_for_nobody(tmp_path / "demo")
     shop = tmp_path / "demo" / "shop"
     if (shop / "adaptd.toml").exists():  # written last: before that it is no project yet
         run = adaptd("--project", shop, "fsck")
