@@ -24,6 +24,7 @@ DEFAULT_METHODS = (
     "contrastive+source+memory",
     "contrastive+sdc",
     "grcl",
+    "guarded",
     ORACLE,
 )
 

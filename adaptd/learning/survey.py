@@ -1,6 +1,6 @@
 """A model's view of whole image sets, without augmentation and without leaving a trace in the model."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -71,16 +71,18 @@ def survey_all(model: Classifier, data: EpisodeData) -> Surveys:
     )
 
 
-def mean_probabilities(model: Classifier, images: ImageSet, first: Tensor, views: Sequence[Callable[[Tensor], Tensor]]) -> Tensor:
-    """Class probabilities of each image, [n, classes]: the mean of those given and of those for each changed view."""
+def mean_probabilities(
+    model: Classifier, images: ImageSet, first: Tensor, change: Callable[[Tensor], Tensor], views: int
+) -> Tensor:
+    """Class probabilities of each image, [n, classes]: the mean of the first ones and of those for some changed views."""
     total = first.clone()
     with torch.no_grad(), training_mode(model, on=False):
-        for change in views:
+        for _ in range(views):
             for start in range(0, len(images), IMAGES_PER_PASS):
                 piece = slice(start, start + IMAGES_PER_PASS)
                 changed = change(to_float(torch.from_numpy(np.array(images.pixels[piece]))))
                 total[piece] += functional.softmax(model(changed).to(total.dtype), dim=1)
-    return total / (1 + len(views))
+    return total / (1 + views)
 
 
 def survey(model: Classifier, images: ImageSet) -> Survey:

@@ -151,11 +151,13 @@ class Guarded:
 
     def _see(self, target: Survey, epoch: int) -> Tensor:
         """Class probabilities of every target image: the mean over it and warped views of it."""
-        method = self.plan.method
         chance = generator(self.plan.seed, "views", epoch)
-        change = lambda images: warp(images, draw_warp(len(images), chance), 1.0)  # noqa: E731
+
+        def change(images: Tensor) -> Tensor:
+            return warp(images, draw_warp(len(images), chance), 1.0)
+
         first = functional.softmax(target.logits.double(), dim=1)
-        return mean_probabilities(self.trainee.model, self._target.sets[0], first, [change] * (method.views - 1))
+        return mean_probabilities(self.trainee.model, self._target.sets[0], first, change, self.plan.method.views - 1)
 
     def remember(self, surveys: Surveys, data: EpisodeData, quota: MemorySettings) -> MemorySelection | None:
         """An even sample, class by class, of the images that would take part next: also those that are not so easy."""

@@ -83,6 +83,22 @@ def test_it_settles_once_nothing_new_is_seen(begin):
     assert episode.finish().report["settled_at"] == 3 * episode.epoch_steps
 
 
+def test_an_episode_that_settled_resumes_to_the_same_end(begin):
+    """Stopped before, at and after the step at which it settled, it ends at the same step with the same weights."""
+    whole = begin(epochs=30, learning_rate=1e-4)
+    states = {}
+    for report in whole:
+        states[report.step] = whole.state()
+    settled = whole.finish().report["settled_at"]
+    assert settled is not None
+    for step in (settled - 1, settled, settled + 1, settled + 2):
+        resumed = begin(epochs=30, learning_rate=1e-4)
+        resumed.restore(states[step])
+        list(resumed)
+        assert resumed.step == whole.step
+        assert torch.equal(resumed._flat.theta, whole._flat.theta)
+
+
 def test_what_it_does_not_recognise_it_refuses(begin, squares, settings):
     """A drop of one class alone is refused before the first step, and the model stays as it was."""
     episode = begin()
