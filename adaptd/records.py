@@ -8,6 +8,9 @@ from typing import Any
 SOURCE = "source"
 """The name of domain 0."""
 
+SUPERVISED = "supervised"
+"""The method of episode 0."""
+
 EVERYTHING = "*"
 """The scope of a pause that is for all domains."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from adaptd.bench.grid import Grid
 from adaptd.bench.recipes import data_folder, load_digits
-from adaptd.config import resolve_settings
+from adaptd.project.layers import resolve_settings
 
 PLAIN = {
     "method.warp": 0.0,

@@ -14,7 +14,6 @@ import torch
 from PIL import Image
 
 from adaptd.bench.recipes import Recipe, data_folder, load_digits
-from adaptd.config import resolve_settings
 from adaptd.errors import DomainNotRecognised
 from adaptd.evaluation.evaluator import measure
 from adaptd.learning.backbones import Classifier
@@ -24,6 +23,7 @@ from adaptd.learning.methods.registry import create_method
 from adaptd.learning.plan import Plan
 from adaptd.learning.weights import load_classifier
 from adaptd.library.imageset import ImageSet
+from adaptd.project.layers import resolve_settings
 
 COUNT = 2500
 

@@ -34,9 +34,9 @@ from typing import Any
 
 import numpy as np
 
-from adaptd.config import render_toml
 from adaptd.library.preprocessing import Preprocessing
 from adaptd.machine import cpu_count
+from adaptd.project.layers import render_toml
 from adaptd.publishing.card import CARD_FILE, Card, GateOutcome, Parity, software_versions
 
 OUT = Path(__file__).parent / "out"

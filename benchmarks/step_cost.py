@@ -28,7 +28,7 @@ from adaptd.learning.methods.foundation import Contrastive
 from adaptd.learning.methods.registry import create_method
 from adaptd.learning.plan import Plan
 from adaptd.library.imageset import ImageSet
-from adaptd.settings import ModelSettings, Settings, TrainingSettings
+from adaptd.project.settings import ModelSettings, Settings, TrainingSettings
 
 CASES = (("lenet", 32), ("resnet18", 64))
 BATCH = 256  # 64 source + 64 memory + 128 target

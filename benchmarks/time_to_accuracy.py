@@ -11,13 +11,13 @@ import time
 from pathlib import Path
 
 from adaptd.bench.recipes import BenchDomain, Recipe, data_folder, load_digits
-from adaptd.config import resolve_settings
 from adaptd.evaluation.evaluator import measure
 from adaptd.learning.batches import EpisodeData
 from adaptd.learning.loop import Episode
 from adaptd.learning.methods.registry import create_method
 from adaptd.learning.plan import Plan
 from adaptd.learning.weights import load_classifier
+from adaptd.project.layers import resolve_settings
 
 SCHEDULES = {"guarded": 20, "grcl": 240}
 

@@ -52,12 +52,12 @@ def serve() -> None:
     import torch.optim
 
     import adaptd.cli.main
-    import adaptd.daemon.episode
+    import adaptd.episodes.running
     import adaptd.evaluation.metrics
 
     # The first optimizer imports a compiler that nothing here uses.
     torch.optim.SGD([torch.zeros(1)], lr=0.1)
-    assert adaptd.daemon.episode, adaptd.evaluation.metrics
+    assert adaptd.episodes.running, adaptd.evaluation.metrics
     gc.freeze()  # else every child's collector would copy all of it
     # Not `for line in stdin`: a child must not find the next orders in a buffer it inherited.
     while order := os.read(0, 1 << 20):

@@ -22,8 +22,8 @@ from adaptd.learning.reports import Outcome
 from adaptd.learning.weights import load_classifier, load_weights, save_classifier
 from adaptd.library.cache import take
 from adaptd.library.imageset import ImageSet
+from adaptd.project.settings import Settings
 from adaptd.records import AccuracyKind
-from adaptd.settings import Settings
 
 ORACLE = "oracle"
 """One model trained with every domain's labels: the ceiling. It exists in this harness alone."""

@@ -13,7 +13,7 @@ from adaptd.bench.cell import ORACLE, ShowStep, run_cell, train_source
 from adaptd.bench.recipes import BenchDomain, Recipe
 from adaptd.errors import ConfigError
 from adaptd.learning.methods.registry import METHODS
-from adaptd.settings import Settings
+from adaptd.project.settings import Settings
 
 SOURCE_SECTIONS = ("model", "augmentation", "source")
 LEARNING_SECTIONS = (*SOURCE_SECTIONS, "method", "training", "memory")

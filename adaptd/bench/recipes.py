@@ -14,7 +14,7 @@ from adaptd.library.draft import ShowProgress, decode_files
 from adaptd.library.folders import TEST_FOLDER, Found, list_domain, list_source, split_by_class
 from adaptd.library.imageset import ImageSet
 from adaptd.library.preprocessing import Limits, Preprocessing
-from adaptd.settings import LENET_SETTINGS
+from adaptd.project.settings import LENET_SETTINGS
 
 DATA_VARIABLE = "ADAPTD_BENCH_DATA"
 DEFAULT_DATA = Path("../shared/data")

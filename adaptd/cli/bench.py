@@ -11,7 +11,7 @@ from adaptd.errors import ConfigError
 if TYPE_CHECKING:
     from adaptd.bench.cell import ShowStep
     from adaptd.bench.recipes import Recipe
-    from adaptd.settings import Settings
+    from adaptd.project.settings import Settings
 
 
 def bench(
@@ -53,7 +53,7 @@ def _load(
     recipe: str, folders: list[Path], data: Path | None, out: Path, domains: str, epochs: int | None
 ) -> "tuple[Recipe, Settings]":
     from adaptd.bench import recipes
-    from adaptd.config import resolve_settings
+    from adaptd.project.layers import resolve_settings
 
     overrides = {"training.epochs": epochs}
     with progress_bar("reading images") as show:

@@ -12,8 +12,8 @@ from adaptd.cli.project import open_project, open_store
 from adaptd.errors import NotConfirmed
 
 if TYPE_CHECKING:
-    from adaptd.config import Project
-    from adaptd.daemon.care.collect import Candidate, Wish
+    from adaptd.care.collect import Candidate, Wish
+    from adaptd.project.layers import Project
     from adaptd.store import Store
 
 
@@ -35,8 +35,8 @@ def gc(
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
 ) -> None:
     """Show what may be deleted in the state folder and why, ask, and delete it."""
-    from adaptd.daemon.care.collect import Wish
-    from adaptd.daemon.lock import hold_project
+    from adaptd.care.collect import Wish
+    from adaptd.project.lock import hold_project
 
     project = open_project(context)
     wish = Wish(originals, rejected, failed, project.settings.retention.state_bytes if budget is None else budget)
@@ -73,8 +73,8 @@ def human(size_bytes: int) -> str:
 
 
 def _plan(project: "Project", store: "Store", wish: "Wish") -> "tuple[Candidate, ...]":
-    from adaptd.daemon.care.collect import plan
-    from adaptd.daemon.care.view import View
+    from adaptd.care.collect import plan
+    from adaptd.care.view import View
 
     with store.reading() as tx:
         view = View.read(tx, with_images=False)
@@ -82,7 +82,7 @@ def _plan(project: "Project", store: "Store", wish: "Wish") -> "tuple[Candidate,
 
 
 def _delete(store: "Store", candidates: "list[Candidate]") -> None:
-    from adaptd.daemon.care.collect import delete
+    from adaptd.care.collect import delete
 
     delete(store, candidates)
     typer.echo(f"deleted, {human(sum(candidate.size_bytes for candidate in candidates))} freed", err=True)
@@ -111,6 +111,6 @@ def _show(project: "Project", candidates: "tuple[Candidate, ...]", as_json: bool
 
 
 def _inside(state: Path, path: Path) -> str:
-    from adaptd.library.folders import printable
+    from adaptd.text import printable
 
     return printable(path.relative_to(state))

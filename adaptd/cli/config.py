@@ -22,7 +22,8 @@ def show(
     if as_json:
         extra = {"origins": dict(project.origins)} if origin else {}
         print_json(
-            "adaptd.config/1", {"project": str(project.root), "hash": project.settings.hash, "settings": settings, **extra}
+            "adaptd.project.layers/1",
+            {"project": str(project.root), "hash": project.settings.hash, "settings": settings, **extra},
         )
         return
     from rich.table import Table

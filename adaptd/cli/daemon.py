@@ -11,8 +11,8 @@ from adaptd.cli.project import open_project, open_store
 from adaptd.errors import PublishError
 
 if TYPE_CHECKING:
-    from adaptd.config import Project
     from adaptd.daemon.supervisor import Supervisor
+    from adaptd.project.layers import Project
     from adaptd.store import Store
 
 Name = Annotated[str, typer.Argument(metavar="DOMAIN", help="The domain's name.")]
@@ -29,11 +29,11 @@ def run(
 
     SIGTERM and Ctrl-C leave a checkpoint and exit 0. SIGHUP reloads adaptd.toml.
     """
-    from adaptd.daemon.lock import hold_project
-    from adaptd.daemon.repositories import recover_repository
-    from adaptd.daemon.stopping import noting_signals
     from adaptd.daemon.supervisor import Supervisor
     from adaptd.observe.logs import set_up_logs
+    from adaptd.project.lock import hold_project
+    from adaptd.releases.repositories import recover_repository
+    from adaptd.signals import noting_signals
     from adaptd.store import Store
 
     project = open_project(context)
@@ -57,10 +57,10 @@ def run(
 @contextmanager
 def _telling(project: "Project", store: "Store", supervisor: "Supervisor") -> Iterator[None]:
     """Pages, metrics and health over HTTP; without the port the daemon does its work all the same, and says so."""
-    from adaptd.daemon.lock import Holder
-    from adaptd.daemon.pictures import StoredPictures
     from adaptd.observe.dashboard.site import Site
     from adaptd.observe.http import HttpThread, make_app
+    from adaptd.observe.pictures import StoredPictures
+    from adaptd.project.lock import Holder
 
     def health() -> Mapping[str, Any]:
         return supervisor.health

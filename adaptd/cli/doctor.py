@@ -10,8 +10,8 @@ from adaptd.cli.project import open_project, open_store
 from adaptd.errors import AdaptdError, ExitCode
 
 if TYPE_CHECKING:
-    from adaptd.config import Project
     from adaptd.observe.doctor import Finding
+    from adaptd.project.layers import Project
 
 MARKS = {"ok": "[green]ok[/]", "warn": "[yellow]warn[/]", "fail": "[red]fail[/]"}
 

@@ -12,7 +12,7 @@ from adaptd.cli.project import open_project
 from adaptd.errors import ExitCode
 
 if TYPE_CHECKING:
-    from adaptd.daemon.care.view import Finding
+    from adaptd.care.view import Finding
 
 
 def fsck(
@@ -21,7 +21,7 @@ def fsck(
     deep: Annotated[bool, typer.Option("--deep", help="Also read every original file and every decoded image.")] = False,
 ) -> None:
     """Check files, versions, R and the database against each other; exit 1 where something does not hold."""
-    from adaptd.daemon.care.fsck import check_project
+    from adaptd.care.fsck import check_project
 
     project = open_project(context)
     with progress_bar("reading images") if deep else nullcontext() as show:

@@ -15,16 +15,16 @@ from adaptd.cli.output import make_console, print_json
 from adaptd.cli.progress import progress_bar
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import ConfigError
-from adaptd.library.folders import find_domain_name
+from adaptd.intake.names import find_domain_name
+from adaptd.project.settings import NAME_PATTERN
 from adaptd.records import SOURCE, Episode, VersionState
-from adaptd.settings import NAME_PATTERN
 
 if TYPE_CHECKING:
-    from adaptd.config import Project
-    from adaptd.daemon.conclusion import Finished
-    from adaptd.daemon.importing import Imported, Importer
-    from adaptd.daemon.stopping import Stop
+    from adaptd.episodes.concluding import Finished
+    from adaptd.imports.importer import Imported, Importer
     from adaptd.learning.reports import StepReport
+    from adaptd.project.layers import Project
+    from adaptd.signals import Stop
     from adaptd.store import Store
 
 app = typer.Typer(help="The labelled source: episode 0.", no_args_is_help=True)
@@ -84,11 +84,11 @@ def adapt(
 @contextmanager
 def _working(project: "Project", command: str) -> Iterator[tuple["Store", "Stop"]]:
     """Be the only one at work on the project, in a state folder without leftovers; a signal is a request to stop."""
-    from adaptd.daemon.layout import Layout
-    from adaptd.daemon.lock import hold_project
-    from adaptd.daemon.repositories import recover_repository
-    from adaptd.daemon.stopping import noting_signals
-    from adaptd.daemon.sweep import sweep
+    from adaptd.episodes.sweep import sweep
+    from adaptd.project.layout import Layout
+    from adaptd.project.lock import hold_project
+    from adaptd.releases.repositories import recover_repository
+    from adaptd.signals import noting_signals
 
     with noting_signals() as stop, open_store(project) as store, hold_project(project.state, command):
         sweep(store, Layout(project.state))
@@ -99,7 +99,7 @@ def _working(project: "Project", command: str) -> Iterator[tuple["Store", "Stop"
 @contextmanager
 def _importing(project: "Project", store: "Store", stop: "Stop") -> Iterator["Importer"]:
     """An importer that shows its progress, and stops between two files."""
-    from adaptd.daemon.importing import Importer
+    from adaptd.imports.importer import Importer
 
     with progress_bar("reading images") as show:
 
@@ -122,7 +122,7 @@ def _tell_imported(imported: "Imported") -> Episode:
 
 
 def _run(project: "Project", store: "Store", episode: Episode, stop: "Stop", as_json: bool) -> None:
-    from adaptd.daemon.episode import EpisodeRunner
+    from adaptd.episodes.running import EpisodeRunner
 
     if episode.attempts:
         typer.echo(f"episode {episode.id} goes on where it was interrupted, with the images and settings it began with", err=True)
@@ -140,7 +140,7 @@ def _run(project: "Project", store: "Store", episode: Episode, stop: "Stop", as_
 def _tell_finished(store: "Store", finished: "Finished", as_json: bool) -> None:
     from adaptd.cli.matrix import render_matrix
     from adaptd.evaluation.metrics import summarize
-    from adaptd.observe.status import read_matrix
+    from adaptd.releases.matrix import read_matrix
 
     with store.reading() as tx:
         matrix = read_matrix(tx)

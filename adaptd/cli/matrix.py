@@ -26,7 +26,7 @@ def matrix(
 ) -> None:
     """Show R[t, j], the accuracy on domain j after episode t, with ACC, BWT, FWT and forgetting."""
     from adaptd.evaluation.metrics import summarize
-    from adaptd.observe.status import read_matrix
+    from adaptd.releases.matrix import read_matrix
 
     if as_json and as_csv:
         raise typer.BadParameter("choose --json or --csv, not both")

@@ -1,17 +1,15 @@
 """How commands print: JSON with its schema's name, or rich renderables that behave off a terminal."""
 
 import json
-import unicodedata
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from adaptd.text import is_hidden
+
 if TYPE_CHECKING:
     from rich.console import Console
-
-HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
-"""Kinds of characters that are not seen, and change what is."""
 
 
 def print_json(schema: str, document: Mapping[str, Any]) -> None:
@@ -28,7 +26,7 @@ def make_console() -> "Console":
 
 def one_line(text: str) -> str:
     """Text from outside as a terminal may see it: line breaks, control characters and marks of direction as escapes."""
-    return "".join(_escape(sign) if unicodedata.category(sign) in HIDDEN else sign for sign in text)
+    return "".join(_escape(sign) if is_hidden(sign) else sign for sign in text)
 
 
 def _escape(sign: str) -> str:

@@ -14,13 +14,13 @@ import typer
 from adaptd.errors import ConfigError
 
 if TYPE_CHECKING:
-    from adaptd.config import Project
+    from adaptd.project.layers import Project
     from adaptd.store import Store
 
 
 def open_project(context: typer.Context, overrides: Mapping[str, Any] | None = None) -> "Project":
     """The project named by --project or found above the working directory."""
-    from adaptd.config import load_project
+    from adaptd.project.layers import load_project
 
     return load_project(context.obj, overrides=overrides)
 
@@ -53,8 +53,8 @@ def init(
     ] = "",
 ) -> None:
     """Make a project folder: adaptd.toml, inbox/, models/, state/ and an empty database."""
-    from adaptd.config import CONFIG_FILE, Project, parse_settings, render_toml
-    from adaptd.settings import LENET_SETTINGS
+    from adaptd.project.layers import CONFIG_FILE, Project, parse_settings, render_toml
+    from adaptd.project.settings import LENET_SETTINGS
 
     folder = folder.resolve()
     if (folder / CONFIG_FILE).exists():

@@ -41,9 +41,9 @@ def list_files(
 @app.command()
 def restore(context: typer.Context, ids: Ids = None, domain: InDomain = None, reason: ForReason = None) -> None:
     """Move files back into the inbox: they come as the next batch of their domain."""
-    from adaptd.daemon.care.release import finish
-    from adaptd.daemon.care.release import restore as give_back
-    from adaptd.daemon.layout import Layout
+    from adaptd.care.restore import finish
+    from adaptd.care.restore import restore as give_back
+    from adaptd.project.layout import Layout
 
     project = open_project(context)
     layout = Layout(project.state)
@@ -64,9 +64,9 @@ def purge(
     yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
 ) -> None:
     """Delete files that were set aside, for good."""
-    from adaptd.daemon.care.release import finish
-    from adaptd.daemon.care.release import purge as delete
-    from adaptd.daemon.layout import Layout
+    from adaptd.care.restore import finish
+    from adaptd.care.restore import purge as delete
+    from adaptd.project.layout import Layout
 
     project = open_project(context)
     layout = Layout(project.state)
@@ -84,7 +84,7 @@ def _choose(
     store: "Store", ids: list[int] | None, domain: str | None, reason: str | None
 ) -> tuple[list[Quarantined], list[tuple[Quarantined, str]]]:
     """The files that are meant, and those of them that must stay, with the reason."""
-    from adaptd.daemon.care.release import why_not
+    from adaptd.care.restore import why_not
 
     if not (ids or domain or reason):
         raise typer.BadParameter("give ids, --domain or --reason")
@@ -99,9 +99,8 @@ def _choose(
 
 
 def _list(tx: "Transaction", domain: str | None) -> tuple[Quarantined, ...]:
-    from adaptd.observe.explain import get_domain
 
-    return tx.quarantine.list_all(None if domain is None else get_domain(tx, domain).id)
+    return tx.quarantine.list_all(None if domain is None else tx.domains.get_named(domain).id)
 
 
 def _tell(kept: list[tuple[Quarantined, str]]) -> None:

@@ -13,10 +13,10 @@ def report(
     out: Annotated[Path, typer.Option(metavar="FILE.html", help="Where to write it.")] = Path("report.html"),
 ) -> None:
     """Write one self-contained HTML file: overview, matrix, domains with pictures, versions, events. Works while stopped."""
-    from adaptd.daemon.lock import find_holder
-    from adaptd.daemon.pictures import StoredPictures
     from adaptd.observe.dashboard.report import make_report
     from adaptd.observe.dashboard.site import Site
+    from adaptd.observe.pictures import StoredPictures
+    from adaptd.project.lock import find_holder
 
     project = open_project(context)
     with open_store(project) as store, store.reading() as tx:

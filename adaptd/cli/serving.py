@@ -10,8 +10,8 @@ from adaptd.cli.project import open_project
 from adaptd.errors import ExitCode
 
 if TYPE_CHECKING:
-    from adaptd.config import Project
     from adaptd.library.preprocessing import Limits
+    from adaptd.project.layers import Project
 
 Host = Annotated[str | None, typer.Option(help="Address to listen on; default: serving.host, this machine only.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0: any free one.")]

@@ -13,7 +13,7 @@ from adaptd.errors import ExitCode
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from adaptd.config import Project
+    from adaptd.project.layers import Project
     from adaptd.store import Store
 
 QUEUE_SHOWN = 10
@@ -48,8 +48,8 @@ def status(
 
 def read_status(project: "Project", store: "Store") -> dict[str, Any]:
     """The status document of a project."""
-    from adaptd.daemon.lock import find_holder
     from adaptd.observe.status import build_status
+    from adaptd.project.lock import find_holder
 
     with store.reading() as tx:
         return build_status(tx, find_holder(project.state), project.root, project.settings.model.name)

@@ -11,7 +11,7 @@ from adaptd.cli.project import open_project, open_store
 from adaptd.errors import PublishError
 
 if TYPE_CHECKING:
-    from adaptd.daemon.difference import Difference
+    from adaptd.releases.comparison import Difference
 
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
 Number = Annotated[int, typer.Argument(metavar="N", min=1, help="The version's number.")]
@@ -40,7 +40,7 @@ def promote(
     why: Annotated[str, typer.Option("--why", metavar="REASON", help="Kept with the version.")] = "",
 ) -> None:
     """Make a version the one that is served. An old one comes back as the next number."""
-    from adaptd.daemon.promotion import promote as promote_version
+    from adaptd.releases.promotion import promote as promote_version
 
     if force and not why.strip():
         raise typer.BadParameter("say why, for those who come after you: --force --why REASON", param_hint="--force")
@@ -57,7 +57,7 @@ def rollback(
     ] = None,
 ) -> None:
     """Go back to the version before, or to version N. Its weights are published as the next number."""
-    from adaptd.daemon.promotion import roll_back
+    from adaptd.releases.promotion import roll_back
 
     project = open_project(context)
     with open_store(project) as store:
@@ -75,7 +75,7 @@ def diff(
     as_json: Json = False,
 ) -> None:
     """Show what changed between two versions: accuracies, flips, and which images."""
-    from adaptd.daemon.difference import find_difference
+    from adaptd.releases.comparison import find_difference
 
     if before == after:
         raise PublishError(f"version {before} does not differ from itself: give two versions")

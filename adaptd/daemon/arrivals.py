@@ -10,16 +10,16 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaptd.config import Project
-from adaptd.daemon.layout import Layout
 from adaptd.errors import ClaimRefused, DropChanged, InboxUnavailable
 from adaptd.intake.claiming import Claimed, claim
 from adaptd.intake.moving import clear_unfinished
 from adaptd.intake.scanner import Drop, Scan, Scanner
 from adaptd.intake.settling import DropState, Settling
-from adaptd.library.folders import printable
+from adaptd.project.layers import Project
+from adaptd.project.layout import Layout
 from adaptd.records import Domain, DomainState, DropRecord
 from adaptd.store import NewDrop, Store, Transaction
+from adaptd.text import printable
 
 REFUSED_SECONDS = 30.0
 """A drop that cannot be taken is tried again after this time."""

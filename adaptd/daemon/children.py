@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from adaptd.config import Project
-from adaptd.settings import Settings
+from adaptd.project.layers import Project
+from adaptd.project.settings import Settings
 
 
 class Kind(StrEnum):

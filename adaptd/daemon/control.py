@@ -1,7 +1,6 @@
 """What a person may tell the daemon: pause, resume, retry, cancel. Each is a change in the store, which the daemon follows."""
 
 from adaptd.errors import EpisodeError
-from adaptd.observe.explain import get_domain
 from adaptd.records import EVERYTHING, SOURCE, DomainState
 from adaptd.store import Store
 
@@ -9,7 +8,7 @@ from adaptd.store import Store
 def pause(store: Store, name: str | None) -> str:
     """Train nothing more for a domain, or at all; a running episode writes a checkpoint and waits."""
     with store.writing() as tx:
-        domain = None if name is None else get_domain(tx, name)
+        domain = None if name is None else tx.domains.get_named(name)
         tx.pauses.add(name or EVERYTHING, "paused by `adaptd pause`")
         tx.events.add("paused", f"{name or 'everything'} is paused", domain_id=domain.id if domain else None)
     return f"{name or 'everything'} is paused: `adaptd resume{f' {name}' if name else ''}` lets it go on"
@@ -18,7 +17,7 @@ def pause(store: Store, name: str | None) -> str:
 def resume(store: Store, name: str | None) -> str:
     """Let a domain, or everything, go on."""
     with store.writing() as tx:
-        domain = None if name is None else get_domain(tx, name)
+        domain = None if name is None else tx.domains.get_named(name)
         if not tx.pauses.remove(name or EVERYTHING):
             paused = ", ".join(pause.scope for pause in tx.pauses.list_all()) or "nothing"
             raise EpisodeError(f"{name or 'everything'} is not paused: {paused} is")
@@ -29,7 +28,7 @@ def resume(store: Store, name: str | None) -> str:
 def retry(store: Store, name: str) -> str:
     """Queue a failed, cancelled or waiting domain again, with everything that came for it."""
     with store.writing() as tx:
-        domain = get_domain(tx, name)
+        domain = tx.domains.get_named(name)
         waits_for_more = domain.state is DomainState.SETTLED and domain.reason is not None
         if domain.state not in {DomainState.FAILED, DomainState.SKIPPED} and not waits_for_more:
             raise EpisodeError(f"{name} is {domain.state}: only a domain that failed, was cancelled or waits can be tried again")
@@ -45,7 +44,7 @@ def cancel(store: Store, name: str) -> str:
     """Give a domain's waiting or running episode up; its images stay."""
     why = "cancelled by `adaptd cancel`"
     with store.writing() as tx:
-        domain = get_domain(tx, name)
+        domain = tx.domains.get_named(name)
         episode = tx.episodes.find_unfinished(domain.id)
         if episode is None and not tx.drops.list_waiting(domain.id):
             raise EpisodeError(f"{name} is {domain.state}: there is nothing to cancel")

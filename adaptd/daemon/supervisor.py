@@ -11,23 +11,23 @@ import time
 from datetime import datetime
 from typing import Any
 
-from adaptd.config import Project, load_project
+from adaptd.care.restore import finish as finish_releases
 from adaptd.daemon.arrivals import Arrivals
-from adaptd.daemon.care.release import finish as finish_releases
 from adaptd.daemon.children import Child, Ended, Job, Kind, Outcome
-from adaptd.daemon.layout import Layout
-from adaptd.daemon.lock import Voice
 from adaptd.daemon.notify import notify
 from adaptd.daemon.patience import Patience
 from adaptd.daemon.poison import note_end
-from adaptd.daemon.quarantine import move_aside
 from adaptd.daemon.queue import Plan, is_cancelled, is_open, read_plan
-from adaptd.daemon.repositories import find_unpublished
-from adaptd.daemon.stopping import Stop
-from adaptd.daemon.sweep import sweep, sweep_episodes
+from adaptd.episodes.sweep import sweep, sweep_episodes
 from adaptd.errors import ConfigError, InboxUnavailable
+from adaptd.imports.quarantine import move_aside
 from adaptd.intake.watching import Watcher
+from adaptd.project.layers import Project, load_project
+from adaptd.project.layout import Layout
+from adaptd.project.lock import Voice
 from adaptd.records import EVERYTHING
+from adaptd.releases.repositories import find_unpublished
+from adaptd.signals import Stop
 from adaptd.store import Store
 
 TURN_SECONDS = 1.0

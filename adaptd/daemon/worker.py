@@ -11,13 +11,13 @@ import signal
 import sys
 from pathlib import Path
 
-from adaptd.config import Project
 from adaptd.daemon.children import Ended, Kind, Outcome
-from adaptd.daemon.stopping import Stop, noting_signals
 from adaptd.errors import AdaptdError, ConfigError, EpisodeError, IntakeError, Interrupted, StoreConflict
 from adaptd.observe.logs import set_up_logs
+from adaptd.project.layers import Project
+from adaptd.project.settings import Settings
 from adaptd.records import DomainState
-from adaptd.settings import Settings
+from adaptd.signals import Stop, noting_signals
 from adaptd.store import Store
 
 PR_SET_PDEATHSIG = 1
@@ -57,7 +57,7 @@ def _die_with(parent: int) -> None:
 
 
 def _import(project: Project, store: Store, domain_id: int, stop: Stop) -> Ended:
-    from adaptd.daemon.importing import Importer
+    from adaptd.imports.importer import Importer
 
     with store.reading() as tx:
         domain = tx.domains.get(domain_id)
@@ -75,7 +75,7 @@ def _import(project: Project, store: Store, domain_id: int, stop: Stop) -> Ended
 
 
 def _train(project: Project, store: Store, episode_id: int, stop: Stop) -> Ended:
-    from adaptd.daemon.episode import EpisodeRunner
+    from adaptd.episodes.running import EpisodeRunner
 
     with store.reading() as tx:
         episode = tx.episodes.get(episode_id)
@@ -88,8 +88,8 @@ def _train(project: Project, store: Store, episode_id: int, stop: Stop) -> Ended
 
 
 def _publish(project: Project, store: Store, number: int, stop: Stop) -> Ended:
-    from adaptd.daemon.lock import publishing_alone
-    from adaptd.daemon.promotion import finish_publishing
+    from adaptd.project.lock import publishing_alone
+    from adaptd.releases.promotion import finish_publishing
 
     stop.check()
     with publishing_alone(project.state):

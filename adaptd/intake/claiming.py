@@ -10,10 +10,10 @@ from enum import StrEnum
 from pathlib import Path
 
 from adaptd.errors import ClaimRefused, DropChanged
-from adaptd.intake.copying import sync_folder
+from adaptd.files import make_folder, sync
 from adaptd.intake.moving import clear_unfinished, move_drop, remove_copied
 from adaptd.intake.tree import read_tree
-from adaptd.library.folders import printable
+from adaptd.text import printable
 
 _NO_PERMISSION = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
@@ -55,7 +55,7 @@ def claim(folder: Path, target: Path, fingerprint: str | None = None) -> Claimed
         if os.path.lexists(target):
             return _finish(folder, target, Way.BEFORE)
         _require_drop(folder, fingerprint)
-        _make_folder(target.parent)
+        make_folder(target.parent)
         if _rename(folder, target):
             return _finish(folder, target, Way.RENAMED)
         _require_removable(folder)
@@ -75,9 +75,9 @@ def _rename(folder: Path, target: Path) -> bool:
 
 def _finish(folder: Path, target: Path, way: Way) -> Claimed:
     remove_copied(folder, target)
-    sync_folder(target.parent)
+    sync(target.parent)
     if folder.parent.is_dir():
-        sync_folder(folder.parent)
+        sync(folder.parent)
     return Claimed(target, way)
 
 
@@ -107,14 +107,6 @@ def _require_drop(folder: Path, fingerprint: str | None) -> None:
         raise DropChanged(f"{printable(folder)} is not a folder any more: the next scan tells what it is")
     if fingerprint is not None and read_tree(folder).fingerprint != fingerprint:
         raise DropChanged(f"{printable(folder)} changed after it had settled: it is taken when it has settled again")
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder and its parents, durably."""
-    if not folder.is_dir():
-        _make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
-        sync_folder(folder.parent)
 
 
 def _require_removable(folder: Path) -> None:

@@ -11,10 +11,10 @@ from io import FileIO
 from pathlib import Path
 
 from adaptd.errors import ClaimRefused
-from adaptd.library.folders import printable
+from adaptd.files import hash_file, sync, sync_descriptor
+from adaptd.text import printable
 
 BLOCK_BYTES = 1 << 20
-_NO_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP})
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _LEFT = {
     errno.EACCES: "no permission to read it",
@@ -47,26 +47,6 @@ class Copy:
     left: list[str] = field(default_factory=list)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make names in a folder durable; some network filesystems have no way to ask for it."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with unless(*_NO_SYNC):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def unless(*numbers: int) -> Iterator[None]:
-    """Let these errors pass."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in numbers:
-            raise
-
-
 def copy_tree(folder: Path, copy_to: Path) -> Copy:
     """Copy every entry. fwalk holds each folder open: none can be replaced by a link under way."""
     copy = Copy()
@@ -84,7 +64,7 @@ def copy_tree(folder: Path, copy_to: Path) -> Copy:
     if not copy.files:
         raise ClaimRefused(f"nothing in {printable(folder)} can be copied ({'; '.join(copy.left)}): remove it, or correct it")
     for inside in reversed(copy.folders):
-        sync_folder(copy_to / inside)
+        sync(copy_to / inside)
     return copy
 
 
@@ -152,14 +132,8 @@ def _copy_bytes(file: FileIO, copy_to: Path, before: os.stat_result) -> str:
             copy.write(block)
         copy.flush()
         os.utime(copy.fileno(), ns=(before.st_atime_ns, before.st_mtime_ns))
-        os.fsync(copy.fileno())
+        sync_descriptor(copy.fileno())
     after = os.fstat(file.fileno())
     if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
         raise _Left("it changed while it was copied")
     return digest.hexdigest()
-
-
-def hash_file(path: Path) -> str:
-    """SHA-256 of a file of ours."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

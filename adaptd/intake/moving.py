@@ -7,13 +7,13 @@ lists what was copied; while it lies there, those files may still be in the inbo
 import errno
 import json
 import os
-import shutil
 import stat
 from dataclasses import asdict
 from pathlib import Path
 
-from adaptd.intake.copying import Copied, copy_tree, hash_file, sync_folder, unless
-from adaptd.library.folders import READY_MARK
+from adaptd.files import hash_file, passing, remove, sync, write_file
+from adaptd.intake.copying import Copied, copy_tree
+from adaptd.intake.names import READY_MARK
 
 
 def move_drop(folder: Path, target: Path) -> tuple[str, ...]:
@@ -27,16 +27,13 @@ def move_drop(folder: Path, target: Path) -> tuple[str, ...]:
     clear_unfinished(target)
     try:
         copy = copy_tree(folder, unfinished)
-        with _manifest(target).open("x", encoding="ascii") as file:
-            json.dump(asdict(copy), file)
-            file.flush()
-            os.fsync(file.fileno())
+        write_file(_manifest(target), json.dumps(asdict(copy)).encode("ascii"))
     except BaseException:
         clear_unfinished(target)
         raise
-    sync_folder(target.parent)
+    sync(target.parent)
     unfinished.rename(target)
-    sync_folder(target.parent)
+    sync(target.parent)
     remove_copied(folder, target)
     return tuple(copy.left)
 
@@ -54,17 +51,16 @@ def remove_copied(folder: Path, target: Path) -> None:
         if _is_still(folder / file.path, file):
             (folder / file.path).unlink(missing_ok=True)
     for inside in reversed(document["folders"]):
-        with unless(errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR):
+        with passing(errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR):
             (folder / inside).rmdir()
-    sync_folder(folder.parent)
+    sync(folder.parent)
     manifest.unlink()
-    sync_folder(target.parent)
+    sync(target.parent)
 
 
 def clear_unfinished(target: Path) -> None:
     """Remove what is left of a copy that was not finished; its originals are all in the inbox."""
-    if _unfinished(target).exists():
-        shutil.rmtree(_unfinished(target))
+    remove(_unfinished(target))
     _manifest(target).unlink(missing_ok=True)
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from stat import S_ISDIR
 
 from adaptd.errors import InboxUnavailable
+from adaptd.intake.names import READY_MARK, find_domain_name, is_clutter, is_temporary
 from adaptd.intake.settling import DropState, Settling, Verdict
 from adaptd.intake.tree import GONE, Tree, read_stamp, read_tree
-from adaptd.library.folders import READY_MARK, find_domain_name, is_clutter, is_temporary, printable
 from adaptd.machine import mount_point
+from adaptd.text import printable
 
 LOOK_SECONDS = 1.0
 LOOK_SHARE = 20

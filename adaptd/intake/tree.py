@@ -8,7 +8,7 @@ from pathlib import Path
 from stat import S_IFDIR, S_IFMT, S_ISDIR
 from typing import NamedTuple
 
-from adaptd.library.folders import READY_MARK, is_clutter, is_temporary
+from adaptd.intake.names import READY_MARK, is_clutter, is_temporary
 
 
 class Stamp(NamedTuple):

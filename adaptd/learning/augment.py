@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from adaptd.settings import AugmentationSettings
+from adaptd.project.settings import AugmentationSettings
 
 _YIQ = (0.299, 0.587, 0.114), (0.596, -0.274, -0.322), (0.211, -0.523, 0.312)
 _SHARP = 1e-3

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from adaptd.errors import ConfigError
 from adaptd.learning.torchvision_compat import import_torchvision
-from adaptd.settings import ModelSettings
+from adaptd.project.settings import ModelSettings
 
 LENETS = {"lenet5": (6, 16, (120, 84)), "lenet": (20, 50, (500,))}
 """LeNet-5 as LeCun drew it, and Caffe's wider one: filters of the two convolutions, then the hidden layers."""

@@ -5,7 +5,6 @@ What is in them is decided by the loop; which one counts, by the store's row wit
 
 import hashlib
 import json
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from adaptd.errors import CheckpointError
+from adaptd.files import sync, write_file
 
 TENSORS, FACTS = "tensors.safetensors", "facts.json"
 PARTIAL = ".partial"
@@ -46,10 +46,10 @@ def write_checkpoint(directory: Path, state: State) -> str:
         TENSORS: save({name: tensor.detach().contiguous() for name, tensor in state.tensors.items()}),
     }
     for name, data in content.items():
-        _write(partial / name, data)
-    _sync(partial)
+        write_file(partial / name, data)
+    sync(partial)
     partial.rename(directory)
-    _sync(directory.parent)
+    sync(directory.parent)
     return _digest(content[FACTS], content[TENSORS])
 
 
@@ -80,18 +80,3 @@ def _digest(facts: bytes, tensors: bytes) -> str:
     digest.update(facts)
     digest.update(tensors)
     return digest.hexdigest()
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from adaptd.learning.backbones import LENETS
 from adaptd.machine import cpu_count
-from adaptd.settings import AugmentationSettings, MemorySettings, MethodSettings, Settings
+from adaptd.project.settings import AugmentationSettings, MemorySettings, MethodSettings, Settings
 
 SOURCE_WARM_UP = 0.05
 """Share of the steps over which a source model's rate rises; an adapted model starts from trained weights instead."""

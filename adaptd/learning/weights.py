@@ -15,7 +15,7 @@ from torch import Tensor
 from adaptd.errors import WeightsMismatch, WeightsUnavailable
 from adaptd.learning.backbones import LENETS, Classifier, build_classifier
 from adaptd.learning.torchvision_compat import import_torchvision
-from adaptd.settings import ModelSettings
+from adaptd.project.settings import ModelSettings
 
 TORCHVISION = "torchvision"
 FORMAT = "adaptd.model/1"

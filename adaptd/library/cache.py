@@ -5,7 +5,6 @@ under a name that starts with `UNFINISHED`; whatever of that a killed process le
 """
 
 import json
-import os
 import secrets
 import shutil
 import zlib
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptd.errors import CacheUnusable
+from adaptd.files import sync
 from adaptd.library.imageset import ImageSet
 from adaptd.library.preprocessing import Preprocessing
 
@@ -106,14 +106,14 @@ def publish(building: Path, index: Index, target: Path) -> None:
     """Turn a folder that holds a complete pixels file into the cache `target`."""
     (building / _INDEX).write_text(json.dumps(index.to_json()), encoding="ascii")
     for path in (building / PIXELS, building / _INDEX, building):
-        _sync(path)
+        sync(path)
     try:
         building.rename(target)
     except OSError as error:
         if not target.is_dir():
             raise
         raise CacheUnusable(f"{target} is there already and caches are never overwritten; remove it first") from error
-    _sync(target.parent)
+    sync(target.parent)
 
 
 def write_cache(target: Path, images: ImageSet, sha256: Sequence[str], preprocessing: Preprocessing) -> None:
@@ -189,11 +189,3 @@ def _map(path: Path, shape: tuple[int, int, int, int]) -> NDArray[np.uint8]:
     if expected == 0:
         return np.empty(shape, dtype=np.uint8)  # nothing cannot be mapped
     return np.memmap(path, dtype=np.uint8, mode="r", shape=shape)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

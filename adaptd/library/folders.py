@@ -6,7 +6,6 @@ instead of being passed over. Links are listed but never followed. Left out are 
 
 import os
 import random
-import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,15 +13,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from adaptd.errors import FolderUnusable
-from adaptd.records import SOURCE
+from adaptd.intake.names import is_clutter, is_passed_over, is_temporary
+from adaptd.text import printable
 
 TEST_FOLDER = "_test"
-READY_MARK = "_READY"
-TEMPORARY_SUFFIXES = (".part", ".tmp", ".crdownload", ".partial", ".filepart")
-TEMPORARY_PREFIXES = (".", "~syncthing~")
-"""rsync writes `.name.XXXXXX`, Syncthing `.syncthing.name`: every dot file may be one that is still being written."""
-CLUTTER = frozenset({".ds_store", "thumbs.db", "desktop.ini", ".directory", ".gitkeep", ".nomedia", "__macosx", "lost+found"})
-"""What file managers, archives and filesystems leave lying about, in lower case; `._*` beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,35 +97,6 @@ def split_by_class(
         chosen.update(random.Random(f"{seed}/{label}").sample(of_class, count))  # noqa: S311
     train = tuple(item for position, item in enumerate(items) if position not in chosen)
     return train, tuple(items[position] for position in sorted(chosen))
-
-
-def is_clutter(name: str) -> bool:
-    """Whether a file or folder of this name is known to be harmless and of no use."""
-    return name.startswith("._") or name.lower() in CLUTTER
-
-
-def is_temporary(name: str) -> bool:
-    """Whether a file or folder of this name may still be in the making. Clutter has such names too: ask about it first."""
-    return name.startswith(TEMPORARY_PREFIXES) or name.lower().endswith(TEMPORARY_SUFFIXES)
-
-
-def is_passed_over(name: str) -> bool:
-    """Whether a file or folder of this name is no part of a drop: clutter, still being written, or the mark."""
-    return name == READY_MARK or is_temporary(name) or is_clutter(name)
-
-
-def find_domain_name(folder: str) -> str | None:
-    """A domain's name from its folder's: lower case, and what names may not have becomes a dash.
-
-    None where nothing is left of it, and for `source`, which is the labelled source's own name.
-    """
-    name = re.sub(r"[^a-z0-9._-]+", "-", folder.lower()).strip("-._")[:63]
-    return name if name not in {"", SOURCE} else None
-
-
-def printable(path: Path) -> str:
-    """A path as text that every database and terminal takes: bytes that are no UTF-8 are written as escapes."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _list_test(folder: Path) -> tuple[tuple[Found, ...], tuple[Found, ...]]:

@@ -17,8 +17,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from adaptd.config import Project
 from adaptd.machine import cpu_count, cpu_quota, existing, filesystem_kind, is_remote
+from adaptd.project.layers import Project
 
 PACKAGES = ("torch", "torchvision", "onnxruntime", "watchdog", "sqlalchemy", "typer", "prometheus-client", "pillow", "simplejpeg")
 FREE_BYTES_FAIL, FREE_BYTES_WARN = 1 << 30, 10 << 30

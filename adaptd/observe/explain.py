@@ -1,15 +1,13 @@
 """The whole story of one domain, gathered from the store for `adaptd explain`. How it looks is the command line's business."""
 
-import difflib
 from collections import Counter
-from datetime import datetime
 from typing import Any
 
-from adaptd.errors import DomainUnknown
 from adaptd.evaluation.matrix import Entry, Matrix
-from adaptd.observe.status import read_matrix
 from adaptd.records import EVERYTHING, Domain, Episode, Version
+from adaptd.releases.matrix import read_matrix
 from adaptd.store import Transaction
+from adaptd.text import to_iso
 
 SCHEMA = "adaptd.explain/1"
 EVENTS = 1000
@@ -17,20 +15,9 @@ EXAMPLES = 3
 """Names told for each reason."""
 
 
-def get_domain(tx: Transaction, name: str) -> Domain:
-    """A domain by name; DomainUnknown, with the nearest name, where there is none."""
-    domain = tx.domains.find(name)
-    if domain is None:
-        names = [known.name for known in tx.domains.list_all()]
-        near = difflib.get_close_matches(name, names, 1, cutoff=0.4)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}" if names else "none has come yet"
-        raise DomainUnknown(f"there is no domain {name!r}: {hint}")
-    return domain
-
-
 def build_explanation(tx: Transaction, name: str, matrix: Matrix | None = None) -> dict[str, Any]:
     """Everything `adaptd explain` shows; R is read where the caller has it not."""
-    domain = get_domain(tx, name)
+    domain = tx.domains.get_named(name)
     matrix = matrix or read_matrix(tx)
     versions: dict[int, list[Version]] = {}
     for version in tx.versions.list_all():
@@ -40,11 +27,11 @@ def build_explanation(tx: Transaction, name: str, matrix: Matrix | None = None) 
         "domain": domain.name,
         "state": domain.state,
         "reason": domain.reason,
-        "came_at": _moment(domain.created_at),
+        "came_at": to_iso(domain.created_at),
         "position": domain.position,
         "images": domain.images,
         "paused": [
-            {"scope": pause.scope, "reason": pause.reason, "at": _moment(pause.at)}
+            {"scope": pause.scope, "reason": pause.reason, "at": to_iso(pause.at)}
             for pause in tx.pauses.list_all()
             if pause.scope in {domain.name, EVERYTHING}
         ],
@@ -53,7 +40,7 @@ def build_explanation(tx: Transaction, name: str, matrix: Matrix | None = None) 
         "episodes": [_episode(episode, versions.get(episode.id, []), matrix) for episode in mine],
         "memory": tx.memories.counts().get(domain.id, 0),
         "events": [
-            {"at": _moment(event.at), "kind": event.kind, "message": event.message}
+            {"at": to_iso(event.at), "kind": event.kind, "message": event.message}
             for event in reversed(tx.events.list_latest(EVENTS, domain.id))
         ],
     }
@@ -63,7 +50,7 @@ def _drops(tx: Transaction, domain: Domain) -> list[dict[str, Any]]:
     return [
         {
             "number": drop.number,
-            "claimed_at": _moment(drop.claimed_at),
+            "claimed_at": to_iso(drop.claimed_at),
             "files": drop.files,
             "size_bytes": drop.size_bytes,
             "batch": drop.batch,
@@ -98,9 +85,9 @@ def _episode(episode: Episode, versions: list[Version], matrix: Matrix) -> dict[
         "attempts": episode.attempts,
         "crashes": episode.crashes,
         "reason": episode.reason,
-        "queued_at": _moment(episode.created_at),
-        "started_at": _moment(episode.started_at),
-        "finished_at": _moment(episode.finished_at),
+        "queued_at": to_iso(episode.created_at),
+        "started_at": to_iso(episode.started_at),
+        "finished_at": to_iso(episode.finished_at),
         "seconds": seconds,
         "versions": [_version(version) for version in versions],
         "effect": _effect(episode, matrix),
@@ -113,7 +100,7 @@ def _version(version: Version) -> dict[str, Any]:
         "state": version.state,
         "restores": version.restores,
         "gate": version.gate,
-        "promoted_at": _moment(version.promoted_at),
+        "promoted_at": to_iso(version.promoted_at),
     }
 
 
@@ -132,7 +119,3 @@ def _effect(episode: Episode, matrix: Matrix) -> list[dict[str, Any]]:
 
 def _entry(entry: Entry | None) -> dict[str, Any] | None:
     return None if entry is None else {"value": entry.value, "kind": entry.kind, "n": entry.n}
-
-
-def _moment(when: datetime | None) -> str | None:
-    return None if when is None else when.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -20,8 +20,8 @@ from adaptd import __version__
 from adaptd.errors import StoreError
 from adaptd.evaluation.matrix import Matrix
 from adaptd.evaluation.metrics import summarize
-from adaptd.observe.matrices import MatrixKeeper
 from adaptd.records import DomainState, Episode, EpisodeState, Reason, VersionState
+from adaptd.releases.matrix import MatrixKeeper
 from adaptd.store import Store, Transaction
 
 STATES = ("idle", "training", "paused", "degraded")

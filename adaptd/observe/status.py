@@ -5,10 +5,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from adaptd.evaluation.matrix import Entry, Matrix
+from adaptd.evaluation.matrix import Matrix
 from adaptd.evaluation.metrics import summarize
-from adaptd.records import EVERYTHING, Accuracy, AccuracyKind, Domain, Episode, EpisodeState, Version, VersionState
+from adaptd.records import EVERYTHING, Domain, Episode, EpisodeState, VersionState
+from adaptd.releases.matrix import read_matrix
 from adaptd.store import Transaction
+from adaptd.text import to_iso
 
 SCHEMA = "adaptd.status/1"
 DAEMON = "run"
@@ -60,43 +62,10 @@ def build_status(
         },
         "queue": [_queued(domain) for domain in domains.values() if domain.position != 0],
         "episode": None if running is None else describe_running(running, domains[running.domain_id]),
-        "served": None if promoted is None else {"version": promoted.version, "promoted_at": _moment(promoted.promoted_at)},
+        "served": None if promoted is None else {"version": promoted.version, "promoted_at": to_iso(promoted.promoted_at)},
         "matrix": matrix.to_json(),
         "metrics": summarize(matrix).to_json(),
     }
-
-
-def read_matrix(tx: Transaction) -> Matrix:
-    """R from the store: a row for each committed episode, a column for each placed domain."""
-    domains = sorted((d for d in tx.domains.list_all() if d.position is not None), key=lambda d: d.position or 0)
-    episodes = sorted((e for e in tx.episodes.list_all(EpisodeState.DONE)), key=lambda e: e.number or 0)
-    first_version: dict[int, Version] = {}
-    for version in tx.versions.list_all():
-        first_version.setdefault(version.episode_id, version)
-    known = _best_known(tx.accuracies.list_all())
-    rows = tuple(
-        tuple(known.get((first_version[e.id].version, d.id)) if e.id in first_version else None for d in domains)
-        for e in episodes
-    )
-    first_rows: dict[int, int] = {}
-    for row, episode in enumerate(episodes):
-        first_rows.setdefault(episode.domain_id, row)
-    return Matrix(
-        tuple(d.name for d in domains),
-        tuple(e.number or 0 for e in episodes),
-        rows,
-        tuple(first_rows[d.id] for d in domains),
-    )
-
-
-def _best_known(accuracies: tuple[Accuracy, ...]) -> Mapping[tuple[int, int], Entry]:
-    """One entry for a version and domain: measured where there is one, else estimated."""
-    known: dict[tuple[int, int], Entry] = {}
-    for accuracy in accuracies:
-        key = accuracy.version, accuracy.domain_id
-        if accuracy.kind is AccuracyKind.MEASURED or key not in known:
-            known[key] = Entry(accuracy.value, accuracy.kind, accuracy.n)
-    return known
 
 
 def find_running(tx: Transaction) -> Episode | None:
@@ -169,7 +138,3 @@ def _eta(episode: Episode) -> float | None:
     if done <= 0 or progress.since is None or progress.updated_at is None:
         return None
     return (progress.updated_at - progress.since).total_seconds() * (progress.steps - progress.step) / done
-
-
-def _moment(when: datetime | None) -> str | None:
-    return None if when is None else when.isoformat(timespec="seconds").replace("+00:00", "Z")

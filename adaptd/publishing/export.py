@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from adaptd.errors import ExportFailed, ParityFailed
 from adaptd.learning.backbones import Classifier
 from adaptd.library.imageset import ImageSet
+from adaptd.project.settings import ExportSettings
 from adaptd.publishing.card import INPUT, OUTPUTS, Facts, Parity
 from adaptd.publishing.parity import check_parity
 from adaptd.publishing.silence import hushed
-from adaptd.settings import ExportSettings
 
 log = logging.getLogger(__name__)
 

@@ -21,9 +21,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptd.project.settings import GateSettings
 from adaptd.publishing.card import GateOutcome
 from adaptd.records import SOURCE
-from adaptd.settings import GateSettings
 
 LEVEL = 0.05
 """The chance of rejecting, over all domains, a candidate that is as good as the promoted version."""

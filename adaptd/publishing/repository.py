@@ -4,14 +4,16 @@ Who publishes commits the version with its SHA-256 to the store first, then call
 `recover` finishes the work or says that the version must be exported again. One process at a time may do this.
 """
 
+import errno
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from adaptd import files
 from adaptd.errors import PublishError, RepositoryConflict, StagingIncomplete, VersionDamaged
+from adaptd.files import hash_file, make_folder, remove, sync, write_file
 from adaptd.publishing.card import CARD_FILE, Card, read_card
-from adaptd.publishing.durable import hash_file, make_folder, move, remove, sync, write_file
 from adaptd.publishing.triton import CONFIG_FILE, MODEL_FILE, ModelConfig, is_version, read_version
 
 FILES = frozenset({MODEL_FILE, CARD_FILE})
@@ -124,7 +126,7 @@ class Repository:
             card = self._check_staged(version, expected_sha256)
             self.seal(version)
             self._write_config(ModelConfig.of(card))
-            move(staged, target)
+            _move(staged, target)
         remove(staged)
         return target
 
@@ -157,7 +159,7 @@ class Repository:
             make_folder(self.staging)
             withdrawn = self.staging / f"withdrawn-{version}"
             remove(withdrawn)
-            move(folder, withdrawn)
+            _move(folder, withdrawn)
             remove(withdrawn)
 
     def recover(self, promoted: Sequence[tuple[int, str]]) -> Recovery:
@@ -231,7 +233,7 @@ class Repository:
         make_folder(self.folder)
         temporary = self.staging / CONFIG_FILE
         write_file(temporary, config.text().encode())
-        move(temporary, path)
+        _move(temporary, path)
 
     def _check_config(self, config: ModelConfig) -> None:
         path = self.folder / CONFIG_FILE
@@ -240,6 +242,18 @@ class Repository:
                 f"{path} describes models of another shape than the {config.classes} classes at {config.image_size} pixels "
                 "to be published: choose another [model] name, so that clients of the old one are not broken"
             )
+
+
+def _move(origin: Path, target: Path) -> None:
+    """One rename: whoever publishes is alone in that, so the target is not there."""
+    try:
+        files.move(origin, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        raise PublishError(
+            f"{origin.parent} and {target.parent} are on different filesystems: set [paths] state and models to the same one"
+        ) from error
 
 
 def _seen_by_triton(entry: Path) -> str:

@@ -15,6 +15,7 @@ from adaptd.errors import ConfigError, ServingError
 from adaptd.library.preprocessing import Limits
 from adaptd.machine import cpu_count, is_loopback
 from adaptd.observe.serving_metrics import ServingMetrics
+from adaptd.project.settings import ServingSettings
 from adaptd.serving.app import Application
 from adaptd.serving.batching import Batcher
 from adaptd.serving.catalogue import Catalogue
@@ -22,7 +23,6 @@ from adaptd.serving.connection import Connection
 from adaptd.serving.endpoints import Endpoints
 from adaptd.serving.http import BodyReader
 from adaptd.serving.statistics import Run, Statistics
-from adaptd.settings import ServingSettings
 
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75

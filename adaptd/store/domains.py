@@ -1,7 +1,10 @@
 """Domains: names, order of adaptation, states."""
 
+import difflib
+
 from sqlalchemy import func, insert, select, update
 
+from adaptd.errors import DomainUnknown
 from adaptd.records import Domain, DomainState
 from adaptd.store.repository import Repository, fields, only
 from adaptd.store.tables import domains
@@ -26,9 +29,14 @@ class Domains(Repository):
         return _record(only(row, f"domain with id {domain_id}"))
 
     def get_named(self, name: str) -> Domain:
-        """By name, which is known to be one."""
-        row = self._connection.execute(select(domains).where(domains.c.name == name)).first()
-        return _record(only(row, f"domain {name}"))
+        """By name; DomainUnknown, with the nearest name, where there is none."""
+        domain = self.find(name)
+        if domain is None:
+            names = [known.name for known in self.list_all()]
+            near = difflib.get_close_matches(name, names, 1, cutoff=0.4)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}" if names else "none has come yet"
+            raise DomainUnknown(f"there is no domain {name!r}: {hint}")
+        return domain
 
     def find(self, name: str) -> Domain | None:
         """By name."""

@@ -17,7 +17,7 @@ from adaptd.errors import (
     StoreNotADatabase,
     StoreUnreachable,
 )
-from adaptd.settings import hide_password
+from adaptd.project.settings import hide_password
 
 CONNECT_SECONDS = 10
 """A PostgreSQL server that does not answer is given up after this; the system's own limit is minutes."""

@@ -69,7 +69,7 @@ def test_it_runs_adaptd_as_a_user_without_rights(steps):
 
 def test_its_ports_are_the_defaults(steps):
     """Of the server and of the daemon's pages."""
-    from adaptd.settings import Settings
+    from adaptd.project.settings import Settings
 
     settings = Settings()
     assert find(steps, "EXPOSE").split() == [str(settings.serving.port), str(settings.metrics.port)]

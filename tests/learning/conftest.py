@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from adaptd.library.imageset import ImageSet
-from adaptd.settings import (
+from adaptd.project.settings import (
     AugmentationSettings,
     MemorySettings,
     MethodSettings,

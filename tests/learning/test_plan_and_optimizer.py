@@ -9,7 +9,7 @@ from torch import nn
 from adaptd.learning.grcl import FlatParameters
 from adaptd.learning.optimizer import make_rule
 from adaptd.learning.plan import Plan
-from adaptd.settings import MethodSettings, ModelSettings, Settings, TrainingSettings
+from adaptd.project.settings import MethodSettings, ModelSettings, Settings, TrainingSettings
 
 
 def test_adaptation_decays_as_a_cosine_from_the_peak(settings):

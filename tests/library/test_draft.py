@@ -19,7 +19,7 @@ from adaptd.library.decode import decode_file
 from adaptd.library.draft import decode_files
 from adaptd.library.folders import list_domain, list_source
 from adaptd.library.preprocessing import Limits
-from adaptd.settings import IntakeSettings
+from adaptd.project.settings import IntakeSettings
 
 
 def number(images):

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptd.errors import FolderUnusable
-from adaptd.library.folders import find_domain_name, list_domain, list_source, list_test_set, split_by_class
-from adaptd.settings import NAME_PATTERN
+from adaptd.intake.names import find_domain_name
+from adaptd.library.folders import list_domain, list_source, list_test_set, split_by_class
+from adaptd.project.settings import NAME_PATTERN
 
 
 def plant(folder, *names):

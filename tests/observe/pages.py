@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from adaptd.config import load_project
-from adaptd.daemon.layout import Layout
-from adaptd.daemon.lock import Holder
-from adaptd.daemon.pictures import StoredPictures
 from adaptd.evaluation.insight import Insight
 from adaptd.library.cache import write_cache
 from adaptd.library.imageset import ImageSet
 from adaptd.library.preprocessing import Preprocessing
 from adaptd.observe.dashboard.site import Site
 from adaptd.observe.http import HttpThread, make_app
+from adaptd.observe.pictures import StoredPictures
+from adaptd.project.layers import load_project
+from adaptd.project.layout import Layout
+from adaptd.project.lock import Holder
+from adaptd.project.settings import Settings
 from adaptd.records import Accuracy, AccuracyKind, DomainState, MemoryItem, NewImage, Split, VersionState
-from adaptd.settings import Settings
 from adaptd.store import NewEpisode, NewVersion, Store, Transaction
 from adaptd.store.migrate import upgrade
 

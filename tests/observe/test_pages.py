@@ -11,9 +11,9 @@ import httpx
 import numpy as np
 import pytest
 
-from adaptd.daemon.layout import Layout
 from adaptd.evaluation.insight import Insight, parse_insight, project_features
 from adaptd.observe.dashboard.wording import make_visible
+from adaptd.project.layout import Layout
 from adaptd.store import Store
 
 from .pages import HOSTILE, make_project, serve_pages

@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from adaptd.project.settings import Settings
 from adaptd.records import DomainState, NewImage, VersionState
-from adaptd.settings import Settings
 from adaptd.store import NewEpisode, NewVersion, Store, Transaction
 from adaptd.store.migrate import upgrade
 

@@ -37,9 +37,9 @@ def test_the_report_stands_alone(project_root, adaptd, tmp_path):
 
 def test_pictures_are_bounded(project_root, monkeypatch):
     """Beyond the limit a picture is told to be left out, and the report is still whole."""
-    from adaptd.config import load_project
-    from adaptd.daemon.pictures import StoredPictures
     from adaptd.observe.dashboard.site import Site
+    from adaptd.observe.pictures import StoredPictures
+    from adaptd.project.layers import load_project
     from adaptd.store import Store
 
     monkeypatch.setattr(report, "PICTURES", 2)

@@ -11,8 +11,8 @@ import torch
 from adaptd.learning.backbones import Classifier, build_classifier
 from adaptd.library.imageset import ImageSet
 from adaptd.library.preprocessing import Preprocessing
+from adaptd.project.settings import ModelSettings
 from adaptd.publishing.card import Ancestor, Card, Facts, GateOutcome, Parity, RowEntry, software_versions
-from adaptd.settings import ModelSettings
 
 DIGITS = Path(os.environ.get("ADAPTD_BENCH_DATA", "../shared/data")) / "digits"
 CLASSES = tuple("0123456789")

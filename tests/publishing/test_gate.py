@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from adaptd.project.settings import GateSettings
 from adaptd.publishing.gate import Best, Comparison, _binomial_tail, judge
-from adaptd.settings import GateSettings
 
 CLASSES = ("cat", "dog", "owl")
 SETTINGS = GateSettings()

@@ -19,7 +19,7 @@ CALLS = ("write", "fsync", "?rename,?renameat", "?mkdir,?mkdirat", "?unlink", "u
 PUBLISH = """
 import os, sys
 from pathlib import Path
-from adaptd.publishing.durable import write_file
+from adaptd.files import write_file
 from adaptd.publishing.repository import Repository
 root, sha256, ready = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
 repository = Repository(root / "models", "digits", root / "state")

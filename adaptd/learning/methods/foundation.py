@@ -7,7 +7,7 @@ from adaptd.learning.grcl import Bank, Contrast, MemorySelection, pseudo_labels,
 from adaptd.learning.methods.protocol import Trainee
 from adaptd.learning.plan import Plan
 from adaptd.learning.survey import Surveys
-from adaptd.settings import MemorySettings, MethodSettings
+from adaptd.project.settings import MemorySettings, MethodSettings
 
 SOURCE, MEMORY, TARGET = "source", "memory", "target"
 

@@ -18,7 +18,7 @@ from adaptd.learning.methods.trust import check_recognised
 from adaptd.learning.plan import Plan
 from adaptd.learning.seeding import generator
 from adaptd.learning.survey import Survey, Surveys, mean_probabilities, survey
-from adaptd.settings import MemorySettings
+from adaptd.project.settings import MemorySettings
 
 LEAST_SHARE = 0.2
 """Share of the images that is learned from however little is agreed on."""

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from adaptd.learning.grcl import MemorySelection, class_ranks, pseudo_labels
+from adaptd.learning.methods.propagation import propagate
 from adaptd.learning.methods.trust import kappa
-from adaptd.learning.neighbours import propagate
-from adaptd.settings import MemorySettings
+from adaptd.project.settings import MemorySettings
 
 NOT_YET = -1
 """The pseudo-label of an image that is not learned from yet."""

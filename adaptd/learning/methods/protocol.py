@@ -19,7 +19,7 @@ from adaptd.learning.batches import Batch, EpisodeData, Pool
 from adaptd.learning.grcl import FlatParameters, MemorySelection
 from adaptd.learning.plan import Plan
 from adaptd.learning.survey import Surveys
-from adaptd.settings import MemorySettings
+from adaptd.project.settings import MemorySettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from adaptd.learning.methods.protocol import Trainee, Update
 from adaptd.learning.plan import Plan
 from adaptd.learning.seeding import seed_for
 from adaptd.learning.survey import Surveys
-from adaptd.settings import MemorySettings
+from adaptd.project.settings import MemorySettings
 
 
 class Supervised:

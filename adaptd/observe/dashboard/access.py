@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adaptd.machine import is_loopback
-from adaptd.settings import MetricsSettings
+from adaptd.project.settings import MetricsSettings
 
 OPEN = frozenset({"/metrics", "/health"})
 POLICY = (

@@ -5,7 +5,7 @@ from typing import Any
 from adaptd.evaluation.insight import Insight, Points
 from adaptd.observe.dashboard.charts import STYLES, draw_evolution, heat
 from adaptd.observe.dashboard.site import Site
-from adaptd.observe.explain import build_explanation, get_domain
+from adaptd.observe.explain import build_explanation
 from adaptd.records import Domain, EpisodeState
 from adaptd.store import Transaction
 
@@ -23,7 +23,7 @@ def view_domains(tx: Transaction) -> dict[str, Any]:
 def view_domain(tx: Transaction, site: Site, name: str) -> dict[str, Any]:
     """Everything about one domain; DomainUnknown where there is none."""
     matrix = site.matrices.read(tx)
-    domain = get_domain(tx, name)
+    domain = tx.domains.get_named(name)
     story = build_explanation(tx, name, matrix)
     rows = range(max(0, len(matrix.rows) - ROWS), len(matrix.rows))
     column = [matrix.domains.index(name)] if name in matrix.domains else []

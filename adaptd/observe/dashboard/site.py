@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import quote
 
-from adaptd.config import Project
 from adaptd.evaluation.insight import Insight
-from adaptd.observe.matrices import MatrixKeeper
 from adaptd.observe.status import Worker
+from adaptd.project.layers import Project
 from adaptd.records import Image
+from adaptd.releases.matrix import MatrixKeeper
 from adaptd.store import Store
 
 

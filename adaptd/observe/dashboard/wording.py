@@ -1,8 +1,9 @@
 """How values become words on a page: shares, moments, durations, and names that would rather not be seen as they are."""
 
-import unicodedata
 from datetime import UTC, datetime
 from typing import Any
+
+from adaptd.text import is_hidden
 
 NOTHING = "–"
 
@@ -14,11 +15,7 @@ def make_visible(value: Any) -> Any:
     """
     if type(value) is not str or value.isprintable():
         return value
-    return "".join(f"⟨U+{ord(c):04X}⟩" if _is_hidden(c) else c for c in value)
-
-
-def _is_hidden(character: str) -> bool:
-    return unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+    return "".join(f"⟨U+{ord(c):04X}⟩" if is_hidden(c) else c for c in value)
 
 
 def percent(share: float | None, digits: int = 1) -> str:

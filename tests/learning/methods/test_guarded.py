@@ -16,7 +16,7 @@ from adaptd.learning.methods.registry import create_method
 from adaptd.learning.plan import Plan
 from adaptd.learning.survey import survey
 from adaptd.library.imageset import ImageSet
-from adaptd.settings import MethodSettings
+from adaptd.project.settings import MethodSettings
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from adaptd.learning.grcl import contrastive_loss
 from adaptd.learning.loop import Episode
 from adaptd.learning.methods.registry import METHODS, create_method
 from adaptd.learning.plan import Plan
-from adaptd.settings import MethodSettings
+from adaptd.project.settings import MethodSettings
 
 
 @pytest.fixture

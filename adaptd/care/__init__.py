@@ -1,0 +1,1 @@
+"""Checking and mending a project: fsck, gc, giving quarantined files back."""

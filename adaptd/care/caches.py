@@ -1,0 +1,87 @@
+"""I1 for decoded images: every cache and memory that the store counts on is there and holds its images. Needs numpy."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from adaptd.care.images import by_part, tell
+from adaptd.care.view import Finding, ShowProgress, View, list_files
+from adaptd.errors import CacheUnusable
+from adaptd.files import hash_file
+from adaptd.library.cache import damaged_rows, open_cache
+from adaptd.library.memories import find_keepers
+from adaptd.project.layout import Layout
+from adaptd.records import EpisodeState, ImageState, Split
+
+AGAIN = "restore the folder from a backup"
+
+
+def check_caches(view: View, layout: Layout) -> Iterator[Finding]:
+    """I1: the decoded images of every batch that an episode learned from, or still will, and of every memory."""
+    for folder, title, ids in _wanted(view, layout):
+        try:
+            found = set(open_cache(folder).index.ids)
+        except (CacheUnusable, OSError) as problem:
+            yield Finding("I1", f"{title}: {problem}", AGAIN)
+            continue
+        if found != ids:
+            fact = f"{title}: {folder} lacks {len(ids - found)} of its {len(ids)} images, and has {len(found - ids)} others"
+            yield Finding("I1", fact, AGAIN)
+
+
+def check_pixels(view: View, layout: Layout, show: ShowProgress) -> Iterator[Finding]:
+    """I1, reading everything: the pixels are those that were written."""
+    wanted = list(_wanted(view, layout))
+    for number, (folder, title, _) in enumerate(wanted):
+        show(number, len(wanted))
+        try:
+            damaged = damaged_rows(open_cache(folder))
+        except (CacheUnusable, OSError):
+            continue  # told by check_caches
+        if damaged:
+            yield Finding("I1", f"{title}: {len(damaged)} images in {folder} are damaged, the first is row {damaged[0]}", AGAIN)
+    show(len(wanted), len(wanted))
+
+
+def check_originals(view: View, layout: Layout, show: ShowProgress) -> Iterator[Finding]:
+    """I1, reading everything: every accepted image of a drop is still there, byte for byte."""
+    batches: dict[tuple[int, int], list[Path]] = {}
+    for drop in view.drops:
+        if drop.batch and drop.files and not Path(drop.path).is_absolute():
+            batches.setdefault((drop.domain_id, drop.batch), []).append(layout.state / drop.path)
+    total, done = sum(len(view.images[domain_id]) for domain_id, _ in batches), 0
+    for (domain_id, batch), folders in batches.items():
+        hashes = set()
+        for path in (Path(entry.path) for folder in folders for entry in _regular(folder)):
+            hashes.add(hash_file(path))
+            done += 1
+            show(min(done, total), total)
+        kept = (i for i in view.images[domain_id] if i.batch == batch and i.state is ImageState.ACCEPTED)
+        changed = sorted(image.name for image in kept if image.sha256 not in hashes)
+        if changed:
+            title = view.domains[domain_id].name
+            yield Finding(
+                "I1", f"{title}: {tell(changed)} of batch {batch}: not the bytes that were accepted", "restore it from a backup"
+            )
+
+
+def _wanted(view: View, layout: Layout) -> Iterator[tuple[Path, str, set[int]]]:
+    """Folder, title and image ids of every cache and memory that something counts on."""
+    over = {EpisodeState.FAILED, EpisodeState.CANCELLED}
+    live = {(episode.domain_id, episode.batch) for episode in view.episodes if episode.state not in over}
+    for domain_id, images in view.images.items():
+        name = view.domains[domain_id].name
+        for (batch, split), part in by_part(images).items():
+            if (domain_id, batch) in live:
+                yield layout.cache(domain_id, batch, Split(split)), f"{name}, batch {batch}", {image.id for image in part}
+    keepers = find_keepers(view.episodes)
+    for domain_id, ids in view.memory.items():
+        if domain_id in keepers:
+            yield layout.memory(domain_id, keepers[domain_id]), f"the memory of {view.domains[domain_id].name}", set(ids)
+
+
+def _regular(folder: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        yield from (entry for _, entry in list_files(folder) if entry.is_file(follow_symlinks=False))
+    except (FileNotFoundError, NotADirectoryError):
+        return

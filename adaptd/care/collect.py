@@ -1,0 +1,176 @@
+"""`adaptd gc`: what may be deleted, why, and deleting it. Memories, caches of domains and quarantine are never offered."""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from adaptd.care.leftovers import OPEN, find_leftovers
+from adaptd.care.view import View
+from adaptd.files import remove
+from adaptd.project.layers import Project
+from adaptd.project.layout import Layout
+from adaptd.records import DomainState, DropRecord, Episode, EpisodeState, Split, VersionState
+from adaptd.store import Store
+
+BACKUPS_KEPT = 5
+NOTHING = 0
+"""The batch of a drop that nothing came of."""
+
+
+class Kind(StrEnum):
+    """What may be deleted. The last three only when asked for."""
+
+    LEFTOVER = "leftover"
+    BACKUP = "backup"
+    ORIGINALS = "originals"
+    REJECTED = "rejected"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Something that may be deleted: what it is, where, how large, why; and the drops that lose their files with it."""
+
+    kind: Kind
+    paths: tuple[Path, ...]
+    size_bytes: int
+    reason: str
+    drops: tuple[DropRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What to look for beside leftovers and old backups. `budget_bytes` 0: no budget."""
+
+    originals: bool = False
+    rejected: bool = False
+    failed: bool = False
+    budget_bytes: int = 0
+
+
+def plan(view: View, project: Project, wish: Wish) -> tuple[Candidate, ...]:
+    """What may be deleted, and why."""
+    layout = Layout(project.state)
+    found = [*_leftovers(view, layout), *_backups(layout)]
+    if wish.rejected:
+        found += _rejected(view, layout)
+    if wish.failed:
+        found += _failed(view, layout)
+    originals = list(_originals(view, layout))
+    if wish.originals:
+        return (*found, *originals)
+    if wish.budget_bytes:
+        over = size(layout.state) - sum(candidate.size_bytes for candidate in found) - wish.budget_bytes
+        for candidate in originals:
+            if over <= 0:
+                break
+            found.append(candidate)
+            over -= candidate.size_bytes
+    return tuple(found)
+
+
+def delete(store: Store, candidates: Iterable[Candidate]) -> None:
+    """Delete; only while the project is ours alone. The rows go first: killed in between, the next run goes on."""
+    for candidate in candidates:
+        with store.writing() as tx:
+            for drop in candidate.drops:
+                if candidate.kind is Kind.ORIGINALS:
+                    assert drop.batch is not None
+                    tx.drops.forget_originals(drop.id, drop.batch)
+                    tx.images.forget_originals(drop.domain_id, drop.batch)
+                else:
+                    tx.drops.forget_originals(drop.id, NOTHING)
+            if candidate.kind is Kind.FAILED:
+                domain = tx.domains.get(candidate.drops[0].domain_id)
+                for batch in {drop.batch for drop in candidate.drops if drop.batch}:
+                    tx.images.remove_batch(domain.id, batch)
+                state = DomainState.SKIPPED if domain.position is None else DomainState.DONE
+                tx.domains.set_state(domain.id, state, "its images were deleted by `adaptd gc --failed`")
+            for domain_id in {drop.domain_id for drop in candidate.drops}:
+                tx.events.add("files-deleted", f"{candidate.kind}: {candidate.reason}", domain_id=domain_id)
+        for path in candidate.paths:
+            remove(path)
+
+
+def size(path: Path) -> int:
+    """Bytes that a file or folder takes on disk; links are not followed."""
+    try:
+        status = os.lstat(path)
+        total = status.st_blocks * 512
+        if path.is_dir() and not path.is_symlink():
+            with os.scandir(path) as entries:
+                total += sum(size(Path(entry)) for entry in entries)
+    except FileNotFoundError:  # it went away meanwhile
+        return 0
+    return total
+
+
+def _candidate(kind: Kind, paths: Sequence[Path], reason: str, drops: Sequence[DropRecord] = ()) -> Candidate:
+    return Candidate(kind, tuple(paths), sum(map(size, paths)), reason, tuple(drops))
+
+
+def _leftovers(view: View, layout: Layout) -> Iterator[Candidate]:
+    for path in find_leftovers(view, layout):
+        yield _candidate(Kind.LEFTOVER, [path], "left by a process that was killed")
+
+
+def _backups(layout: Layout) -> Iterator[Candidate]:
+    copies = sorted((layout.state / "backups").glob("adaptd-*.db"), key=lambda path: path.name.rpartition("-")[2])
+    for path in copies[:-BACKUPS_KEPT]:
+        yield _candidate(Kind.BACKUP, [path], f"{BACKUPS_KEPT} newer copies of the database are kept")
+
+
+def _originals(view: View, layout: Layout) -> Iterator[Candidate]:
+    """By batch, oldest first: of episodes that are done, and drops that brought nothing new."""
+    done = {(episode.domain_id, episode.batch) for episode in view.done}
+    batches: dict[tuple[int, int], list[DropRecord]] = defaultdict(list)
+    for drop in view.drops:
+        if drop.batch is not None and _is_ours(layout, drop) and (drop.batch == NOTHING or (drop.domain_id, drop.batch) in done):
+            batches[drop.domain_id, drop.batch].append(drop)
+    for (domain_id, batch), drops in sorted(batches.items(), key=lambda item: item[1][0].claimed_at):
+        name = view.domains[domain_id].name
+        why = f"{name}, batch {batch}: only needed to decode again at another size" if batch else f"{name}: brought nothing new"
+        yield _candidate(Kind.ORIGINALS, [layout.state / drop.path for drop in drops], why, drops)
+
+
+def _failed(view: View, layout: Layout) -> Iterator[Candidate]:
+    """By domain: waiting drops, and batches whose every episode failed or was cancelled."""
+    by_batch: dict[tuple[int, int], list[Episode]] = defaultdict(list)
+    for episode in view.episodes:
+        by_batch[episode.domain_id, episode.batch].append(episode)
+    lost = {
+        key for key, tried in by_batch.items() if all(e.state in {EpisodeState.FAILED, EpisodeState.CANCELLED} for e in tried)
+    }
+    given_up = {DomainState.FAILED, DomainState.SKIPPED}
+    busy = {episode.domain_id for episode in view.episodes if episode.state in OPEN}
+    for domain in view.domains.values():
+        if domain.state not in given_up or domain.id in busy:
+            continue
+        mine = (drop for drop in view.drops if drop.domain_id == domain.id and _is_ours(layout, drop))
+        drops = [drop for drop in mine if drop.batch is None or (domain.id, drop.batch) in lost]
+        if drops:
+            batches = {drop.batch for drop in drops if drop.batch}
+            caches = [layout.cache(domain.id, batch, split) for batch in sorted(batches) for split in Split]
+            paths = [*(layout.state / drop.path for drop in drops), *(path for path in caches if path.is_dir())]
+            yield _candidate(Kind.FAILED, paths, f"{domain.name} is {domain.state}: nothing was learned from it", drops)
+
+
+def _rejected(view: View, layout: Layout) -> Iterator[Candidate]:
+    """Weights of rejected versions before the newest promoted one that nothing else is made of."""
+    promoted = max((v.version for v in view.versions if v.state is VersionState.PROMOTED), default=0)
+    gone = [v for v in view.versions if v.state is VersionState.REJECTED and v.version < promoted]
+    needed = {v.weights_path for v in view.versions if v not in gone}
+    parents = {number for v in view.versions for number in (v.parent, v.restores)}
+    for version in gone:
+        path = layout.state / version.weights_path
+        if version.weights_path not in needed and version.version not in parents and path.exists():
+            why = f"version {version.version} was rejected; it can then neither be promoted nor measured with labels to come"
+            yield _candidate(Kind.REJECTED, [path], why)
+
+
+def _is_ours(layout: Layout, drop: DropRecord) -> bool:
+    """Whether its files lie in the state folder."""
+    return not Path(drop.path).is_absolute() and (layout.state / drop.path).is_dir()

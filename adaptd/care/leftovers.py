@@ -1,0 +1,63 @@
+"""I7: what killed processes left behind. The daemon removes it when it starts, and `adaptd gc` does."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from adaptd.care.view import Finding, View
+from adaptd.library.memories import find_keepers
+from adaptd.project.layout import Layout
+from adaptd.records import EpisodeState
+from adaptd.releases.repositories import find_promises
+from adaptd.text import printable
+
+OPEN = (EpisodeState.QUEUED, EpisodeState.TRAINING)
+
+
+def check_leftovers(view: View, layout: Layout) -> Iterator[Finding]:
+    """I7, and claims cut short; only while nobody is at work on the project, for whom these are no leftovers."""
+    for path in find_leftovers(view, layout):
+        yield Finding("I7", f"{printable(path)} was left by a process that was killed", "start the daemon, or run `adaptd gc`")
+    for path in sorted(layout.drops.glob("*/.claimed-*")):
+        fact = f"{printable(path)}: some files that were copied from the inbox may still be there too"
+        yield Finding("I1", fact, "start the daemon, which removes them")
+
+
+def find_leftovers(view: View, layout: Layout) -> tuple[Path, ...]:
+    """Unfinished things, and what belongs to episodes that do not need it any more.
+
+    What no episode in the store accounts for stays: a database that was restored from a backup may have forgotten it.
+    """
+    state = layout.state
+    patterns = ("cache/.*", "memory/.*", "weights/.*", "domains/*/.claiming-*", "backups/*.part")
+    found = [path for pattern in patterns for path in state.glob(pattern)]
+    return tuple(sorted([*found, *_staged(view, layout), *_checkpoints(view, layout), *_of_episodes(view, layout)]))
+
+
+def _staged(view: View, layout: Layout) -> Iterator[Path]:
+    """Versions in staging that were never committed; a promoted one, or its twin, may wait there to be published."""
+    promises = find_promises(view.versions)
+    promised = {layout.staging / name / str(number) for name, numbers in promises.items() for number in numbers}
+    yield from set(layout.staging.glob("*/*")) - promised
+
+
+def _checkpoints(view: View, layout: Layout) -> Iterator[Path]:
+    kept = {layout.state / checkpoint.path for checkpoint in view.checkpoints}
+    for episode in view.episodes:
+        folder = layout.checkpoints(episode.id)
+        inside = set(folder.glob("*"))
+        if folder.is_dir() and not inside & kept:
+            yield folder
+        else:
+            yield from inside - kept
+
+
+def _of_episodes(view: View, layout: Layout) -> Iterator[Path]:
+    keepers = find_keepers(view.episodes)
+    for episode in view.episodes:
+        if episode.state in OPEN:
+            continue
+        memory, weights = layout.memory(episode.domain_id, episode.id), layout.weights(episode.id)
+        if keepers.get(episode.domain_id) != episode.id and memory.is_dir():
+            yield memory
+        if episode.state is not EpisodeState.DONE and weights.exists():
+            yield weights

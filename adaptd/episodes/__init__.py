@@ -1,0 +1,1 @@
+"""One episode from its lease to its commit."""

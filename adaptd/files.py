@@ -1,0 +1,92 @@
+"""Durable file work: what is written, renamed or made here is still there after a power cut. Knows nothing of what it keeps.
+
+A failed sync is passed on and never tried again: the kernel may have thrown the pages away.
+"""
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+NO_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP})
+"""How a filesystem says that it cannot sync folders; some network filesystems do."""
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync(path: Path) -> None:
+    """Bring a file's content, or a folder's list of names, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        sync_descriptor(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_descriptor(descriptor: int) -> None:
+    """The same for an open file or folder."""
+    with passing(*NO_SYNC):
+        os.fsync(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """A folder that is there after a power cut, with the parents that were missing."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file and sync it. Its name is safe only after its folder is synced too."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        sync_descriptor(file.fileno())
+
+
+def replace_file(path: Path, content: bytes, draft: Path | None = None) -> None:
+    """Write a file that is there whole or not at all, in place of the one that may be there.
+
+    Args:
+        path: the file; missing parents are made.
+        content: its bytes.
+        draft: the file's name while it is being written, in the same folder; by default the name with a dot before it.
+    """
+    draft = draft or path.with_name(f".{path.name}")
+    make_folder(path.parent)
+    write_file(draft, content)
+    draft.replace(path)
+    sync(path.parent)
+
+
+def move(origin: Path, target: Path) -> None:
+    """One rename, on disk when this returns. The target must not be there; OSError EXDEV where only a copy can do it."""
+    origin.rename(target)
+    sync(target.parent)
+    sync(origin.parent)
+
+
+def remove(path: Path) -> None:
+    """Delete a file or a whole folder, if it is there; links are deleted, never followed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def passing(*numbers: int) -> Iterator[None]:
+    """Let these errors pass."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in numbers:
+            raise

@@ -1,0 +1,1 @@
+"""A claimed drop becomes a committed domain; what cannot be used goes to quarantine."""

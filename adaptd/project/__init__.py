@@ -1,0 +1,1 @@
+"""What a project is: its settings and their layers, its folders, its lock."""

@@ -1,0 +1,1 @@
+"""The versions of a project: published, promoted, rolled back, compared."""

@@ -1,0 +1,58 @@
+"""R as the store has it, and kept in memory for the daemon's pages and metrics, which ask often."""
+
+import threading
+from collections.abc import Mapping
+
+from adaptd.evaluation.matrix import Entry, Matrix
+from adaptd.records import Accuracy, AccuracyKind, EpisodeState, Version
+from adaptd.store import Transaction
+
+
+def read_matrix(tx: Transaction) -> Matrix:
+    """R from the store: a row for each committed episode, a column for each placed domain."""
+    domains = sorted((d for d in tx.domains.list_all() if d.position is not None), key=lambda d: d.position or 0)
+    episodes = sorted((e for e in tx.episodes.list_all(EpisodeState.DONE)), key=lambda e: e.number or 0)
+    first_version: dict[int, Version] = {}
+    for version in tx.versions.list_all():
+        first_version.setdefault(version.episode_id, version)
+    known = _best_known(tx.accuracies.list_all())
+    rows = tuple(
+        tuple(known.get((first_version[e.id].version, d.id)) if e.id in first_version else None for d in domains)
+        for e in episodes
+    )
+    first_rows: dict[int, int] = {}
+    for row, episode in enumerate(episodes):
+        first_rows.setdefault(episode.domain_id, row)
+    return Matrix(
+        tuple(d.name for d in domains),
+        tuple(e.number or 0 for e in episodes),
+        rows,
+        tuple(first_rows[d.id] for d in domains),
+    )
+
+
+def _best_known(accuracies: tuple[Accuracy, ...]) -> Mapping[tuple[int, int], Entry]:
+    """One entry for a version and domain: measured where there is one, else estimated."""
+    known: dict[tuple[int, int], Entry] = {}
+    for accuracy in accuracies:
+        key = accuracy.version, accuracy.domain_id
+        if accuracy.kind is AccuracyKind.MEASURED or key not in known:
+            known[key] = Entry(accuracy.value, accuracy.kind, accuracy.n)
+    return known
+
+
+class MatrixKeeper:
+    """R, read again only when an accuracy was added or replaced: tens of thousands take half a second."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stamp: tuple[float, ...] | None = None
+        self._matrix = Matrix((), (), ())
+
+    def read(self, tx: Transaction) -> Matrix:
+        """As `read_matrix`."""
+        stamp = tx.accuracies.stamp()
+        with self._lock:
+            if stamp != self._stamp:
+                self._matrix, self._stamp = read_matrix(tx), stamp
+            return self._matrix

@@ -1,0 +1,128 @@
+"""The model repositories of a project as the store wants them: finished after a kill, thinned out by retention. Needs no torch.
+
+There is one for the versions and, where int8 is wanted, one for their twins.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from adaptd.project.layers import Project
+from adaptd.project.layout import Layout
+from adaptd.project.lock import publishing_alone
+from adaptd.publishing.repository import Repository
+from adaptd.publishing.triton import quantized_name
+from adaptd.records import Version, VersionState
+from adaptd.releases.lineage import PUBLISHED
+from adaptd.store import Store
+
+log = logging.getLogger(__name__)
+
+TWIN = "int8"
+"""Under this name a version's gate tells what came of its int8 twin."""
+
+Promises = dict[str, dict[int, str]]
+"""Model name → version → SHA-256 of its file: what must stand in the models folder."""
+
+
+def repository_of(project: Project, name: str | None = None) -> Repository:
+    """Where the project's versions, or those under another name, are published."""
+    return Repository(project.models, name or project.settings.model.name, Layout(project.state).staging)
+
+
+def twin_repository_of(project: Project) -> Repository:
+    """Where their int8 twins are."""
+    return repository_of(project, quantized_name(project.settings.model.name))
+
+
+def find_promises(versions: Iterable[Version]) -> Promises:
+    """What the store wants to stand in the models folder: promoted versions, and their twins.
+
+    Where no promoted version has a twin, the newest twin stays: its clients have nothing better.
+    """
+    found: Promises = {}
+    newest: dict[str, tuple[int, str]] = {}
+    for version in (v for v in versions if v.state in PUBLISHED and v.model_path is not None):
+        name, digest, twin = Path(version.model_path or "").parts[0], version.model_sha256, find_twin(version)
+        if twin is not None:
+            newest[quantized_name(name)] = (version.version, twin)
+        if version.state is VersionState.PROMOTED and digest is not None:
+            found.setdefault(name, {})[version.version] = digest
+            if twin is not None:
+                found.setdefault(quantized_name(name), {})[version.version] = twin
+    for name, (number, digest) in newest.items():
+        found.setdefault(name, {number: digest})
+    return found
+
+
+def find_twin(version: Version) -> str | None:
+    """The hash of a version's int8 twin; None where it has none."""
+    digest: str | None = ((version.gate or {}).get(TWIN) or {}).get("sha256")
+    return digest
+
+
+def publish(project: Project, store: Store, version: Version) -> None:
+    """Show a version that the store has promoted, and its twin, then retire what retention does not keep."""
+    for name, promised in find_promises([version]).items():
+        for number, digest in promised.items():
+            repository_of(project, name).publish(number, digest)
+    _retire(project, store)
+
+
+def recover_repository(project: Project, store: Store) -> None:
+    """Bring what was promoted before a kill to its place, as far as that needs no torch."""
+    with publishing_alone(project.state):
+        recover_alone(project, store)
+
+
+def recover_alone(project: Project, store: Store) -> None:
+    """The same, for who puts versions together and is alone in that already."""
+    with store.reading() as tx:
+        versions = tx.versions.list_all()
+    empty: Promises = {repository.name: {} for repository in (repository_of(project), twin_repository_of(project))}
+    for name, promised in (empty | find_promises(versions)).items():
+        repository_of(project, name).recover(sorted(promised.items()))
+    for unexpected in _withdraw(project, versions):
+        log.warning("%s stands there, but the store did not promote it: move it away", unexpected)
+
+
+def find_unpublished(project: Project, store: Store) -> Version | None:
+    """The promoted version where its folder is missing: it has to be exported again."""
+    with store.reading() as tx:
+        promoted = tx.versions.find_latest(VersionState.PROMOTED)
+    if promoted is None or promoted.model_path is None or (project.models / promoted.model_path).is_dir():
+        return None
+    return promoted
+
+
+def _retire(project: Project, store: Store) -> None:
+    """Take versions out of the repository beyond `export.keep_versions`. Their weights stay, so that they can come back."""
+    keep = project.settings.export.keep_versions
+    with store.reading() as tx:
+        promoted = [v for v in tx.versions.list_all() if v.state is VersionState.PROMOTED]
+    old = promoted[:-keep] if keep else []
+    if not old:
+        return
+    with store.writing() as tx:
+        for version in old:
+            tx.versions.set_state(version.version, VersionState.RETIRED)
+            tx.events.add("version-retired", f"version {version.version} was retired", version=version.version)
+        versions = tx.versions.list_all()
+    _withdraw(project, versions)
+
+
+def _withdraw(project: Project, versions: Sequence[Version]) -> list[Path]:
+    """Take retired versions out of the models folder; those that nobody promised are only returned."""
+    retired = {version.version for version in versions if version.state is VersionState.RETIRED}
+    unexpected: list[Path] = []
+    for name, promised in find_promises(versions).items():
+        repository = repository_of(project, name)
+        latest = repository.find_latest()
+        for found in repository.list_versions():
+            if found.version in promised:
+                continue
+            if found.version not in retired:
+                unexpected.append(found.folder)
+            elif found != latest:
+                repository.withdraw(found.version)
+    return unexpected

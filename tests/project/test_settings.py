@@ -1,0 +1,229 @@
+"""Settings come from four layers, and what is wrong is named."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adaptd.errors import ConfigError, ProjectNotFound
+from adaptd.project.layers import find_project, load_project, parse_settings, render_toml, sections, setting_names
+from adaptd.project.settings import Settings
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A project with a file to fill."""
+    (tmp_path / "adaptd.toml").write_text("")
+    return tmp_path
+
+
+def problem(folder: Path, text: str, environ: dict[str, str] | None = None) -> str:
+    """What is said about a file with this text."""
+    (folder / "adaptd.toml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_project(folder, environ or {})
+    return str(caught.value)
+
+
+class TestLayers:
+    def test_each_layer_goes_before_the_one_below(self, folder):
+        """Command line, environment, file, default; each value knows its origin."""
+        (folder / "adaptd.toml").write_text("[training]\nepochs = 2\nseed = 2\nbatch_size = 8\n")
+        environ = {"ADAPTD_TRAINING__EPOCHS": "3", "ADAPTD_TRAINING__SEED": "3"}
+        project = load_project(folder, environ, {"training.epochs": 4, "training.threads": None})
+        training = project.settings.training
+        assert (training.epochs, training.seed, training.batch_size, training.threads) == (4, 3, 8, 0)
+        assert [project.origins[f"training.{key}"] for key in ("epochs", "seed", "batch_size", "threads")] == [
+            "--epochs",
+            "ADAPTD_TRAINING__SEED",
+            str(folder / "adaptd.toml"),
+            "default",
+        ]
+
+    def test_the_environment_speaks_every_type(self, folder):
+        """Numbers, booleans, text and lists."""
+        environ = {
+            "ADAPTD_INTAKE__SETTLE_SECONDS": "0.5",
+            "ADAPTD_SOURCE__AUGMENT": "false",
+            "ADAPTD_MODEL__NAME": "123",
+            "ADAPTD_MODEL__CLASSES": "cat, dog",
+            "ADAPTD_MODEL__MEAN": "[0.1, 0.2, 0.3]",
+            "ADAPTD_MODEL__STD": "1,2,3",
+        }
+        settings = load_project(folder, environ).settings
+        assert (settings.intake.settle_seconds, settings.source.augment) == (0.5, False)
+        assert (settings.model.name, settings.model.classes) == ("123", ("cat", "dog"))
+        assert (settings.model.mean, settings.model.std) == ((0.1, 0.2, 0.3), (1, 2, 3))
+
+    def test_other_variables_are_left_alone(self, folder):
+        """ADAPTD_ without a section is no setting."""
+        assert load_project(folder, {"ADAPTD_BENCH_DATA": "/x"}).settings == Settings()
+
+    def test_the_hash_follows_the_values(self, folder):
+        """Equal settings, equal hash; another value, another hash."""
+        default = load_project(folder, {}).settings.hash
+        assert load_project(folder, {"ADAPTD_TRAINING__EPOCHS": str(Settings().training.epochs)}).settings.hash == default
+        assert load_project(folder, {"ADAPTD_TRAINING__SEED": "9"}).settings.hash != default
+
+    def test_the_nearest_parent_is_the_project(self, folder):
+        """Commands work anywhere inside a project."""
+        inner = folder / "inbox" / "camera"
+        inner.mkdir(parents=True)
+        assert find_project(inner) == folder
+        with pytest.raises(ProjectNotFound, match="adaptd init"):
+            load_project(inner)
+
+
+class TestPlaces:
+    def test_a_mark_at_the_beginning_of_the_file_is_no_problem(self, folder):
+        """Some editors write a byte order mark."""
+        (folder / "adaptd.toml").write_text("[training]\nepochs = 2\n", encoding="utf-8-sig")
+        assert load_project(folder, {}).settings.training.epochs == 2
+
+    @pytest.mark.parametrize(
+        ("url", "place"),
+        [
+            ("", "state/adaptd.db"),
+            ("sqlite:///a b.db", "a b.db"),
+            ("sqlite:///a%3Fb.db?x=1", "a?b.db"),
+            ("sqlite:////x.db", "/x.db"),
+        ],
+    )
+    def test_a_sqlite_file_is_relative_to_the_project(self, folder, url, place, monkeypatch):
+        """Not to the folder one happens to be in."""
+        monkeypatch.chdir("/")
+        assert load_project(folder, {"ADAPTD_DATABASE__URL": url}).database == folder / place
+
+    def test_folders_may_lie_elsewhere(self, folder, monkeypatch):
+        """Absolute paths and ~ are taken as a shell would."""
+        monkeypatch.setenv("HOME", "/home/jo")
+        project = load_project(folder, {"ADAPTD_PATHS__STATE": "~/state", "ADAPTD_PATHS__INBOX": "/mnt/inbox"})
+        assert (str(project.state), str(project.inbox), project.models) == ("/home/jo/state", "/mnt/inbox", folder / "models")
+
+    def test_the_folder_is_named_without_detours(self, folder):
+        """`a/../b` is b."""
+        assert load_project(folder / "x" / "..", {}).root == folder.resolve()
+
+    @pytest.mark.parametrize(
+        "url", ["postgresql://u:secret@h/x", "postgresql://u:s/e@secret@h/x", "postgresql://u@h/x?a=1&password=secret"]
+    )
+    def test_the_password_is_used_but_never_shown(self, folder, url):
+        """Settings are printed and stored with episodes, and their hash outlives a change of password."""
+        project = load_project(folder, {"ADAPTD_DATABASE__URL": url})
+        assert project.database == url
+        assert "secret" not in project.settings.model_dump_json()
+        assert (
+            load_project(folder, {"ADAPTD_DATABASE__URL": url.replace("secret", "other")}).settings.hash == project.settings.hash
+        )
+
+
+class TestProblems:
+    def test_an_unknown_key_names_file_key_and_the_nearest(self, folder):
+        """A typing mistake is answered with the right word."""
+        assert (
+            problem(folder, "[training]\nepoch = 1")
+            == f"{folder}/adaptd.toml: [training] epoch: unknown key; did you mean epochs?"
+        )
+
+    def test_a_key_in_the_wrong_place(self, folder):
+        """The section it belongs to is named."""
+        assert "belongs under [intake]" in problem(folder, "[training]\nsettle_seconds = 1")
+        assert "belongs under [source] or [training]" in problem(folder, "epochs = 1")
+
+    def test_an_unknown_section(self, folder):
+        """Also an empty one."""
+        assert "did you mean [training]" in problem(folder, "[trainin]\nepochs = 1")
+        assert "did you mean [training]" in problem(folder, "[trainin]")
+        assert "there are paths, model" in problem(folder, "[xyz]\nq = 1")
+
+    def test_a_wrong_type_shows_the_value(self, folder):
+        """Text is no number, and 1.5 is no count."""
+        text = problem(folder, '[training]\nepochs = "12"\nseed = 1.5\n')
+        assert "[training] epochs = '12': input should be a valid integer" in text
+        assert "[training] seed = 1.5" in text
+
+    def test_allowed_values_are_listed(self, folder):
+        """A choice names its choices."""
+        assert "'grcl', 'contrastive+sdc'" in problem(folder, '[method]\nname = "magic"')
+
+    def test_a_variable_is_named_as_the_origin(self, folder):
+        """The person must know which layer to mend."""
+        assert problem(folder, "", {"ADAPTD_TRAINING__EPOCHS": "many"}).startswith(
+            "ADAPTD_TRAINING__EPOCHS: [training] epochs = 'many'"
+        )
+        assert "ADAPTD_TRAINING__EPOCS: [training] epocs: unknown key" in problem(folder, "", {"ADAPTD_TRAINING__EPOCS": "1"})
+
+    @pytest.mark.parametrize("content", [b"[training", b"\xff\xfe", b"[[model]]\nname = 'x'", b"model = 3"])
+    def test_files_that_are_no_settings(self, folder, content):
+        """Broken TOML, other encodings and wrong shapes are one message."""
+        (folder / "adaptd.toml").write_bytes(content)
+        with pytest.raises(ConfigError, match=r"adaptd\.toml"):
+            load_project(folder, {})
+
+    @given(
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(),
+            lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        )
+    )
+    def test_any_override_is_taken_or_refused(self, value):
+        """No value makes it crash."""
+        try:
+            load_project(REPOSITORY, {}, {"training.epochs": value, "model.classes": value})
+        except ConfigError as caught:
+            assert "--" in str(caught)  # noqa: PT017
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("[training]\nlearning_rate = inf", "finite number"),
+            ("[training]\nseed = 99999999999999999999", "less than 9223372036854775808"),
+            ("[training]\nsource_share = 0.5\nmemory_share = 0.5", "[training] source_share and memory_share together"),
+            ("[model]\nmean = [1.0]", "[model] mean = [1.0]: too few values"),
+            ('[model]\nclasses = ["a", "a"]', "a class is named twice"),
+            ('[intake]\nwindow = "25:00-26:00"', "[intake] window"),
+            ('[paths]\nstate = ""', "[paths] state"),
+            ('[paths]\nstate = "a\\u0000"', "[paths] state"),
+            ('[paths]\nstate = "models/"', "[paths] inbox, state and models must be three folders"),
+            ('[paths]\ninbox = "."', "the inbox must not hold the others"),
+            ('[database]\nurl = "mysql://u:secret@h/x"', "url = 'mysql://u:***@h/x': use sqlite:///FILE or postgresql://"),
+            ("[database]\nbusy_timeout_seconds = 1e300", "less than or equal to 86400"),
+        ],
+    )
+    def test_values_that_could_not_work(self, folder, text, said):
+        """What would fail later, or mean nothing, is refused at once."""
+        assert said in problem(folder, text)
+
+    def test_text_that_is_no_utf8(self, folder):
+        """Bytes in a variable that are no text are named, not a crash."""
+        assert problem(folder, "", {"ADAPTD_PATHS__STATE": "\udcff"}) == "ADAPTD_PATHS__STATE: [paths] state: not valid UTF-8"
+
+    def test_a_file_is_no_project(self, folder):
+        """Who names adaptd.toml itself is told to name its folder."""
+        with pytest.raises(ProjectNotFound, match="name the project's folder"):
+            load_project(folder / "adaptd.toml", {})
+
+    def test_bad_names_are_refused(self, folder):
+        """Names become paths and addresses."""
+        for name in ("../x", "A", "", "a" * 64, "a b"):
+            assert "[model] name" in problem(folder, f'[model]\nname = "{name}"')
+
+
+class TestTemplate:
+    def test_the_shipped_file_is_current(self):
+        """The top-level adaptd.toml is what the settings render to."""
+        assert (REPOSITORY / "adaptd.toml").read_text() == render_toml(), "run: python -m adaptd.project.layers > adaptd.toml"
+
+    def test_it_says_the_defaults(self):
+        """Every key is there with its default."""
+        document = tomllib.loads(render_toml())
+        assert parse_settings(render_toml()) == Settings()
+        assert [f"{s}.{k}" for s in document for k in document[s]] == list(setting_names())
+
+    def test_every_key_is_described(self):
+        """No key without a sentence."""
+        assert all(field.description for section in sections().values() for field in section.model_fields.values())
