@@ -89,3 +89,13 @@ def is_loopback(host: str) -> bool:
 def boot_id() -> str:
     """This boot: monotonic times of another boot mean nothing."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def process_started(pid: int) -> str | None:
+    """When a process started, in ticks since this boot; None where there is none."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # The second field is the program's name in brackets, and may hold spaces and brackets itself.
+    return status.rpartition(")")[2].split()[19]

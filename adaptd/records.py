@@ -79,6 +79,32 @@ class VersionState(StrEnum):
     RETIRED = "retired"
 
 
+class EventKind(StrEnum):
+    """What happened; `observe.vocabulary` says what each means. A database may hold kinds of a newer adaptd."""
+
+    DOMAIN_SEEN = "domain-seen"
+    DROP_CLAIMED = "drop-claimed"
+    DROP_WAITS = "drop-waits"
+    DROP_NOTHING_NEW = "drop-nothing-new"
+    DOMAIN_QUEUED = "domain-queued"
+    IMPORT_FAILED = "import-failed"
+    EPISODE_DONE = "episode-done"
+    EPISODE_FAILED = "episode-failed"
+    CHECKPOINT_REFUSED = "checkpoint-refused"
+    WORKER_DIED = "worker-died"
+    SET_ASIDE = "set-aside"
+    VERSION_REJECTED = "version-rejected"
+    VERSION_PROMOTED = "version-promoted"
+    VERSION_FORCED = "version-forced"
+    VERSION_EXPORTED_AGAIN = "version-exported-again"
+    VERSION_RETIRED = "version-retired"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    RETRIED = "retried"
+    CANCELLED = "cancelled"
+    FILES_DELETED = "files-deleted"
+
+
 class AccuracyKind(StrEnum):
     """How an accuracy is known: from labels, or without them. Never mixed."""
 
@@ -110,7 +136,7 @@ class NewImage:
     name: str
     split: Split = Split.TRAIN
     label: str | None = None
-    batch: int = 1
+    delivery: int = 1
     width: int | None = None
     height: int | None = None
 
@@ -127,7 +153,7 @@ class Image:
     split: Split
     state: ImageState
     label: str | None
-    batch: int
+    delivery: int
     width: int | None
     height: int | None
 
@@ -137,7 +163,7 @@ class DropRecord:
     """A folder that came through the inbox as `origin`.
 
     `path` is where it lies: relative to the state folder, or absolute where it is read in place.
-    `batch` is where its images went: None while it waits, 0 where it brought nothing new.
+    `delivery` is where its images went: None while it waits, 0 where it brought nothing new.
     """
 
     id: int
@@ -148,7 +174,7 @@ class DropRecord:
     fingerprint: str
     files: int
     size_bytes: int
-    batch: int | None
+    delivery: int | None
     accepted: int
     duplicates: int
     crashes: int
@@ -214,7 +240,7 @@ class Episode:
     id: int
     number: int | None
     domain_id: int
-    batch: int
+    delivery: int
     method: str
     seed: int
     state: EpisodeState
@@ -256,8 +282,26 @@ class MemoryItem:
 
 
 @dataclass(frozen=True, slots=True)
+class GateDecision:
+    """What the gate said of a version: sentences for people, and the figures behind them."""
+
+    passed: bool
+    reasons: tuple[str, ...]
+    figures: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Int8Model:
+    """What came of a version's int8 model. It is published where it has a hash."""
+
+    passed: bool
+    reasons: tuple[str, ...]
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Version:
-    """A published or publishable model, an integer."""
+    """A published or publishable model, an integer. `forced_because` is why a person overruled the gate."""
 
     version: int
     parent: int | None
@@ -269,7 +313,9 @@ class Version:
     weights_sha256: str
     model_path: str | None
     model_sha256: str | None
-    gate: dict[str, Any] | None
+    gate: GateDecision | None
+    forced_because: str | None
+    int8: Int8Model | None
     created_at: datetime
     promoted_at: datetime | None
 

@@ -303,7 +303,7 @@ class Shop:
         wanted |= {path for (path,) in self.rows("SELECT weights_path FROM versions")}
         wanted |= {path for (path,) in self.rows("SELECT path FROM checkpoints")}
         wanted |= {f"checkpoints/{episode}" for (episode,) in self.rows("SELECT episode_id FROM checkpoints")}
-        wanted |= {f"cache/{d}-{b}-{s}" for d, b, s in self.rows("SELECT DISTINCT domain_id, batch, split FROM images")}
+        wanted |= {f"cache/{d}-{b}-{s}" for d, b, s in self.rows("SELECT DISTINCT domain_id, delivery, split FROM images")}
         newest = "SELECT domain_id, max(id) FROM episodes WHERE report ->> 'memory_images' > 0 GROUP BY domain_id"
         wanted |= {f"memory/{d}-{e}" for d, e in self.rows(newest)}
         inside = ("index.json", "pixels.u8", "facts.json", "tensors.safetensors")

@@ -17,7 +17,7 @@ AGAIN = "restore the folder from a backup"
 
 
 def check_caches(view: View, layout: Layout) -> Iterator[Finding]:
-    """I1: the decoded images of every batch that an episode learned from, or still will, and of every memory."""
+    """I1: the decoded images of every delivery that an episode learned from, or still will, and of every memory."""
     for folder, title, ids in _wanted(view, layout):
         try:
             found = set(open_cache(folder).index.ids)
@@ -45,35 +45,41 @@ def check_pixels(view: View, layout: Layout, show: ShowProgress) -> Iterator[Fin
 
 def check_originals(view: View, layout: Layout, show: ShowProgress) -> Iterator[Finding]:
     """I1, reading everything: every accepted image of a drop is still there, byte for byte."""
-    batches: dict[tuple[int, int], list[Path]] = {}
+    deliveries: dict[tuple[int, int], list[Path]] = {}
     for drop in view.drops:
-        if drop.batch and drop.files and not Path(drop.path).is_absolute():
-            batches.setdefault((drop.domain_id, drop.batch), []).append(layout.state / drop.path)
-    total, done = sum(len(view.images[domain_id]) for domain_id, _ in batches), 0
-    for (domain_id, batch), folders in batches.items():
+        if drop.delivery and drop.files and not Path(drop.path).is_absolute():
+            deliveries.setdefault((drop.domain_id, drop.delivery), []).append(layout.state / drop.path)
+    total, done = sum(len(view.images[domain_id]) for domain_id, _ in deliveries), 0
+    for (domain_id, delivery), folders in deliveries.items():
         hashes = set()
         for path in (Path(entry.path) for folder in folders for entry in _regular(folder)):
             hashes.add(hash_file(path))
             done += 1
             show(min(done, total), total)
-        kept = (i for i in view.images[domain_id] if i.batch == batch and i.state is ImageState.ACCEPTED)
+        kept = (i for i in view.images[domain_id] if i.delivery == delivery and i.state is ImageState.ACCEPTED)
         changed = sorted(image.name for image in kept if image.sha256 not in hashes)
         if changed:
             title = view.domains[domain_id].name
             yield Finding(
-                "I1", f"{title}: {tell(changed)} of batch {batch}: not the bytes that were accepted", "restore it from a backup"
+                "I1",
+                f"{title}: {tell(changed)} of delivery {delivery}: not the bytes that were accepted",
+                "restore it from a backup",
             )
 
 
 def _wanted(view: View, layout: Layout) -> Iterator[tuple[Path, str, set[int]]]:
     """Folder, title and image ids of every cache and memory that something counts on."""
     over = {EpisodeState.FAILED, EpisodeState.CANCELLED}
-    live = {(episode.domain_id, episode.batch) for episode in view.episodes if episode.state not in over}
+    live = {(episode.domain_id, episode.delivery) for episode in view.episodes if episode.state not in over}
     for domain_id, images in view.images.items():
         name = view.domains[domain_id].name
-        for (batch, split), part in by_part(images).items():
-            if (domain_id, batch) in live:
-                yield layout.cache(domain_id, batch, Split(split)), f"{name}, batch {batch}", {image.id for image in part}
+        for (delivery, split), part in by_part(images).items():
+            if (domain_id, delivery) in live:
+                yield (
+                    layout.cache(domain_id, delivery, Split(split)),
+                    f"{name}, delivery {delivery}",
+                    {image.id for image in part},
+                )
     keepers = find_keepers(view.episodes)
     for domain_id, ids in view.memory.items():
         if domain_id in keepers:

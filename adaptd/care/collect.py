@@ -12,12 +12,12 @@ from adaptd.care.view import View
 from adaptd.files import remove
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
-from adaptd.records import DomainState, DropRecord, Episode, EpisodeState, Split, VersionState
+from adaptd.records import DomainState, DropRecord, Episode, EpisodeState, EventKind, Split, VersionState
 from adaptd.store import Store
 
 BACKUPS_KEPT = 5
 NOTHING = 0
-"""The batch of a drop that nothing came of."""
+"""The delivery of a drop that nothing came of."""
 
 
 class Kind(StrEnum):
@@ -78,19 +78,19 @@ def delete(store: Store, candidates: Iterable[Candidate]) -> None:
         with store.writing() as tx:
             for drop in candidate.drops:
                 if candidate.kind is Kind.ORIGINALS:
-                    assert drop.batch is not None
-                    tx.drops.forget_originals(drop.id, drop.batch)
-                    tx.images.forget_originals(drop.domain_id, drop.batch)
+                    assert drop.delivery is not None
+                    tx.drops.forget_originals(drop.id, drop.delivery)
+                    tx.images.forget_originals(drop.domain_id, drop.delivery)
                 else:
                     tx.drops.forget_originals(drop.id, NOTHING)
             if candidate.kind is Kind.FAILED:
                 domain = tx.domains.get(candidate.drops[0].domain_id)
-                for batch in {drop.batch for drop in candidate.drops if drop.batch}:
-                    tx.images.remove_batch(domain.id, batch)
+                for delivery in {drop.delivery for drop in candidate.drops if drop.delivery}:
+                    tx.images.remove_delivery(domain.id, delivery)
                 state = DomainState.SKIPPED if domain.position is None else DomainState.DONE
                 tx.domains.set_state(domain.id, state, "its images were deleted by `adaptd gc --failed`")
             for domain_id in {drop.domain_id for drop in candidate.drops}:
-                tx.events.add("files-deleted", f"{candidate.kind}: {candidate.reason}", domain_id=domain_id)
+                tx.events.add(EventKind.FILES_DELETED, f"{candidate.kind}: {candidate.reason}", domain_id=domain_id)
         for path in candidate.paths:
             remove(path)
 
@@ -124,25 +124,33 @@ def _backups(layout: Layout) -> Iterator[Candidate]:
 
 
 def _originals(view: View, layout: Layout) -> Iterator[Candidate]:
-    """By batch, oldest first: of episodes that are done, and drops that brought nothing new."""
-    done = {(episode.domain_id, episode.batch) for episode in view.done}
-    batches: dict[tuple[int, int], list[DropRecord]] = defaultdict(list)
+    """By delivery, oldest first: of episodes that are done, and drops that brought nothing new."""
+    done = {(episode.domain_id, episode.delivery) for episode in view.done}
+    deliveries: dict[tuple[int, int], list[DropRecord]] = defaultdict(list)
     for drop in view.drops:
-        if drop.batch is not None and _is_ours(layout, drop) and (drop.batch == NOTHING or (drop.domain_id, drop.batch) in done):
-            batches[drop.domain_id, drop.batch].append(drop)
-    for (domain_id, batch), drops in sorted(batches.items(), key=lambda item: item[1][0].claimed_at):
+        if (
+            drop.delivery is not None
+            and _is_ours(layout, drop)
+            and (drop.delivery == NOTHING or (drop.domain_id, drop.delivery) in done)
+        ):
+            deliveries[drop.domain_id, drop.delivery].append(drop)
+    for (domain_id, delivery), drops in sorted(deliveries.items(), key=lambda item: item[1][0].claimed_at):
         name = view.domains[domain_id].name
-        why = f"{name}, batch {batch}: only needed to decode again at another size" if batch else f"{name}: brought nothing new"
+        why = (
+            f"{name}, delivery {delivery}: only needed to decode again at another size"
+            if delivery
+            else f"{name}: brought nothing new"
+        )
         yield _candidate(Kind.ORIGINALS, [layout.state / drop.path for drop in drops], why, drops)
 
 
 def _failed(view: View, layout: Layout) -> Iterator[Candidate]:
-    """By domain: waiting drops, and batches whose every episode failed or was cancelled."""
-    by_batch: dict[tuple[int, int], list[Episode]] = defaultdict(list)
+    """By domain: waiting drops, and deliveries whose every episode failed or was cancelled."""
+    by_delivery: dict[tuple[int, int], list[Episode]] = defaultdict(list)
     for episode in view.episodes:
-        by_batch[episode.domain_id, episode.batch].append(episode)
+        by_delivery[episode.domain_id, episode.delivery].append(episode)
     lost = {
-        key for key, tried in by_batch.items() if all(e.state in {EpisodeState.FAILED, EpisodeState.CANCELLED} for e in tried)
+        key for key, tried in by_delivery.items() if all(e.state in {EpisodeState.FAILED, EpisodeState.CANCELLED} for e in tried)
     }
     given_up = {DomainState.FAILED, DomainState.SKIPPED}
     busy = {episode.domain_id for episode in view.episodes if episode.state in OPEN}
@@ -150,10 +158,10 @@ def _failed(view: View, layout: Layout) -> Iterator[Candidate]:
         if domain.state not in given_up or domain.id in busy:
             continue
         mine = (drop for drop in view.drops if drop.domain_id == domain.id and _is_ours(layout, drop))
-        drops = [drop for drop in mine if drop.batch is None or (domain.id, drop.batch) in lost]
+        drops = [drop for drop in mine if drop.delivery is None or (domain.id, drop.delivery) in lost]
         if drops:
-            batches = {drop.batch for drop in drops if drop.batch}
-            caches = [layout.cache(domain.id, batch, split) for batch in sorted(batches) for split in Split]
+            deliveries = {drop.delivery for drop in drops if drop.delivery}
+            caches = [layout.cache(domain.id, delivery, split) for delivery in sorted(deliveries) for split in Split]
             paths = [*(layout.state / drop.path for drop in drops), *(path for path in caches if path.is_dir())]
             yield _candidate(Kind.FAILED, paths, f"{domain.name} is {domain.state}: nothing was learned from it", drops)
 

@@ -22,20 +22,20 @@ def check_drops(view: View, layout: Layout, inbox: Path) -> Iterator[Finding]:
     The row comes before the claim: a drop that was not imported may still be in the inbox.
     """
     aside = view.quarantine_by_drop()
-    for (domain_id, batch), drops in _by_batch(view.drops).items():
+    for (domain_id, delivery), drops in _by_delivery(view.drops).items():
         name, names, whole = view.domains[domain_id].name, set[str](), True
         for drop in drops:
-            if batch is None and not os.path.lexists(layout.state / drop.path) and os.path.lexists(inbox / drop.origin):
+            if delivery is None and not os.path.lexists(layout.state / drop.path) and os.path.lexists(inbox / drop.origin):
                 continue
             found = _list_drop(layout, drop)
             whole = whole and found is not None
             names.update(found or ())
             yield from _check_drop(f"drop {drop.number} of {name}", layout, drop, found, aside[drop.id])
-        if batch and whole:
-            kept = (i for i in view.images[domain_id] if i.batch == batch and i.state is ImageState.ACCEPTED)
+        if delivery and whole:
+            kept = (i for i in view.images[domain_id] if i.delivery == delivery and i.state is ImageState.ACCEPTED)
             missing = sorted(image.name for image in kept if image.name not in names)
             if missing:
-                yield Finding("I1", f"{name}: {tell(missing)} of batch {batch}: in no drop any more", RESTORE)
+                yield Finding("I1", f"{name}: {tell(missing)} of delivery {delivery}: in no drop any more", RESTORE)
 
 
 def check_strays(view: View, layout: Layout) -> Iterator[Finding]:
@@ -84,10 +84,10 @@ def check_twins(view: View) -> Iterator[Finding]:
                 yield Finding("I2", fact, f"set {what} = {rows} in the row of the domain, or restore the database's backup")
 
 
-def _by_batch(drops: Iterable[DropRecord]) -> dict[tuple[int, int | None], list[DropRecord]]:
+def _by_delivery(drops: Iterable[DropRecord]) -> dict[tuple[int, int | None], list[DropRecord]]:
     found: dict[tuple[int, int | None], list[DropRecord]] = defaultdict(list)
     for drop in drops:
-        found[drop.domain_id, drop.batch].append(drop)
+        found[drop.domain_id, drop.delivery].append(drop)
     return found
 
 
@@ -106,12 +106,12 @@ def _check_drop(
 ) -> Iterator[Finding]:
     path = layout.state / drop.path
     if found is None:
-        if drop.batch is None and drop.files and not path.is_dir():
+        if drop.delivery is None and drop.files and not path.is_dir():
             yield Finding("I1", f"{title}: {path} is not there, and its images wait to be read", "mount it, or put it back")
         return
     counted = [item for item in aside if is_counted(item.name)]
     pending = sum(item.name in found for item in counted if item.path is None)
-    if drop.batch is None:
+    if drop.delivery is None:
         # A file may have come between the last look and the claim: more than were counted are fine.
         least = drop.files - (len(counted) - pending)
         wrong, wanted = len(found) < least, f"at least {least}"
@@ -167,8 +167,8 @@ def tell(names: list[str]) -> str:
 
 
 def by_part(images: Iterable[Image]) -> dict[tuple[int, str], list[Image]]:
-    """A domain's images by batch and split."""
+    """A domain's images by delivery and split."""
     found: dict[tuple[int, str], list[Image]] = defaultdict(list)
     for image in images:
-        found[image.batch, image.split].append(image)
+        found[image.delivery, image.split].append(image)
     return found

@@ -56,11 +56,11 @@ def _tell(story: dict[str, Any]) -> Iterator[str]:
 
 def _drop(drop: dict[str, Any]) -> str:
     size = f"{drop['files']:,} files, {human(drop['size_bytes'])}" if drop["files"] else "its files are not kept any more"
-    if drop["batch"] is None:
+    if drop["delivery"] is None:
         came_of_it = "waits"
     else:
         found = f"{drop['accepted']:,} accepted, {drop['duplicates']:,} duplicates"
-        came_of_it = f"batch {drop['batch']}: {found}" if drop["batch"] else f"nothing new: {found}"
+        came_of_it = f"delivery {drop['delivery']}: {found}" if drop["delivery"] else f"nothing new: {found}"
     died = f", reading it died {drop['crashes']} times" if drop["crashes"] else ""
     return f"  drop {drop['number']} of {drop['claimed_at']}: {size}; {came_of_it}{died}"
 
@@ -71,7 +71,7 @@ def _episode(episode: dict[str, Any]) -> Iterator[str]:
     tries = f", {episode['attempts']} attempts" if episode["attempts"] > 1 else ""
     crashes = f", its worker died {episode['crashes']} times" if episode["crashes"] else ""
     because = f": {episode['reason']}" if episode["reason"] else ""
-    yield f"{title} on batch {episode['batch']} with {episode['method']}: {episode['state']}{took}{tries}{crashes}{because}"
+    yield f"{title} on delivery {episode['delivery']} with {episode['method']}: {episode['state']}{took}{tries}{crashes}{because}"
     for version in episode["versions"]:
         restores = f", brings back version {version['restores']}" if version["restores"] else ""
         gate = version["gate"]

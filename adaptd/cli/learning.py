@@ -145,8 +145,9 @@ def _tell_finished(store: "Store", finished: "Finished", as_json: bool) -> None:
     with store.reading() as tx:
         matrix = read_matrix(tx)
     version = finished.version
-    gate = {name: (version.gate or {}).get(name) for name in ("passed", "reasons")}
-    document: dict[str, Any] = {"episode": finished.number, "version": version.version, "state": version.state, "gate": gate}
+    passed, reasons = (version.gate.passed, version.gate.reasons) if version.gate else (None, ())
+    document: dict[str, Any] = {"episode": finished.number, "version": version.version, "state": version.state}
+    document["gate"] = {"passed": passed, "reasons": reasons}
     document["report"] = finished.report
     if as_json:
         print_json("adaptd.episode/1", document | {"matrix": matrix.to_json(), "metrics": summarize(matrix).to_json()})
@@ -159,7 +160,7 @@ def _tell_finished(store: "Store", finished: "Finished", as_json: bool) -> None:
         f"episode {finished.number} done in {finished.report['seconds']:.0f} s: version {version.version} is {version.state}"
     )
     if version.state is VersionState.REJECTED:
-        typer.echo("\n".join(f"  {reason}" for reason in gate["reasons"] or ()))
+        typer.echo("\n".join(f"  {reason}" for reason in reasons))
 
 
 def _domain_name(folder: Path) -> str:

@@ -40,7 +40,7 @@ def list_files(
 
 @app.command()
 def restore(context: typer.Context, ids: Ids = None, domain: InDomain = None, reason: ForReason = None) -> None:
-    """Move files back into the inbox: they come as the next batch of their domain."""
+    """Move files back into the inbox: they come as the next delivery of their domain."""
     from adaptd.care.restore import finish
     from adaptd.care.restore import restore as give_back
     from adaptd.project.layout import Layout

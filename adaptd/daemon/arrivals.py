@@ -17,7 +17,7 @@ from adaptd.intake.scanner import Drop, Scan, Scanner
 from adaptd.intake.settling import DropState, Settling
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
-from adaptd.records import Domain, DomainState, DropRecord
+from adaptd.records import Domain, DomainState, DropRecord, EventKind
 from adaptd.store import NewDrop, Store, Transaction
 from adaptd.text import printable
 
@@ -130,7 +130,7 @@ class Arrivals:
         return drop.folder in self._refused and time.monotonic() < self._refused[drop.folder][0]
 
     def _tell(self, scan: Scan) -> None:
-        """Domains that something is arriving for are `arriving`, unless an earlier batch or a person has the say."""
+        """Domains that something is arriving for are `arriving`, unless an earlier delivery or a person has the say."""
         names = {drop.domain for drop in self._open_drops(scan)}
         if names == self._seen:
             return
@@ -139,7 +139,7 @@ class Arrivals:
                 domain = tx.domains.find(name)
                 if domain is None:
                     domain = tx.domains.add(name, DomainState.ARRIVING)
-                    tx.events.add("domain-seen", f"{name} is arriving", domain_id=domain.id)
+                    tx.events.add(EventKind.DOMAIN_SEEN, f"{name} is arriving", domain_id=domain.id)
                 elif domain.state is DomainState.DONE and not tx.drops.list_waiting(domain.id):
                     tx.domains.set_state(domain.id, DomainState.ARRIVING)
             for name in self._seen - names:
@@ -219,10 +219,10 @@ class Arrivals:
         with self._store.writing() as tx:
             domain = tx.domains.get(drop.domain_id)
             if tx.episodes.find_unfinished(domain.id) is None:
-                tx.drops.give_back(domain.id, tx.episodes.last_batch(domain.id) + 1)
+                tx.drops.give_back(domain.id, tx.episodes.last_delivery(domain.id) + 1)
                 tx.domains.set_state(domain.id, DomainState.SETTLED)
             message = f"{domain.name}: {drop.files:,} files came as drop {drop.number}"
-            tx.events.add("drop-claimed", message, domain_id=domain.id, files=drop.files, bytes=drop.size_bytes)
+            tx.events.add(EventKind.DROP_CLAIMED, message, domain_id=domain.id, files=drop.files, bytes=drop.size_bytes)
         self._recovered = True
         log.info(message, extra={"domain": domain.name, "drop": drop.number})
 

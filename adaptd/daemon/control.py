@@ -1,7 +1,7 @@
 """What a person may tell the daemon: pause, resume, retry, cancel. Each is a change in the store, which the daemon follows."""
 
 from adaptd.errors import EpisodeError
-from adaptd.records import EVERYTHING, SOURCE, DomainState
+from adaptd.records import EVERYTHING, SOURCE, DomainState, EventKind
 from adaptd.store import Store
 
 
@@ -10,7 +10,7 @@ def pause(store: Store, name: str | None) -> str:
     with store.writing() as tx:
         domain = None if name is None else tx.domains.get_named(name)
         tx.pauses.add(name or EVERYTHING, "paused by `adaptd pause`")
-        tx.events.add("paused", f"{name or 'everything'} is paused", domain_id=domain.id if domain else None)
+        tx.events.add(EventKind.PAUSED, f"{name or 'everything'} is paused", domain_id=domain.id if domain else None)
     return f"{name or 'everything'} is paused: `adaptd resume{f' {name}' if name else ''}` lets it go on"
 
 
@@ -21,7 +21,7 @@ def resume(store: Store, name: str | None) -> str:
         if not tx.pauses.remove(name or EVERYTHING):
             paused = ", ".join(pause.scope for pause in tx.pauses.list_all()) or "nothing"
             raise EpisodeError(f"{name or 'everything'} is not paused: {paused} is")
-        tx.events.add("resumed", f"{name or 'everything'} goes on", domain_id=domain.id if domain else None)
+        tx.events.add(EventKind.RESUMED, f"{name or 'everything'} goes on", domain_id=domain.id if domain else None)
     return f"{name or 'everything'} goes on"
 
 
@@ -32,11 +32,11 @@ def retry(store: Store, name: str) -> str:
         waits_for_more = domain.state is DomainState.SETTLED and domain.reason is not None
         if domain.state not in {DomainState.FAILED, DomainState.SKIPPED} and not waits_for_more:
             raise EpisodeError(f"{name} is {domain.state}: only a domain that failed, was cancelled or waits can be tried again")
-        if not tx.drops.give_back(domain.id, tx.episodes.last_batch(domain.id) + 1):
+        if not tx.drops.give_back(domain.id, tx.episodes.last_delivery(domain.id) + 1):
             how = "adaptd source import DIR" if name == SOURCE else f"adaptd adapt DIR --domain {name}"
             raise EpisodeError(f"{name} did not come through the inbox: run `{how}` again, or drop its images into the inbox")
         tx.domains.set_state(domain.id, DomainState.SETTLED)
-        tx.events.add("retried", f"{name} is tried again", domain_id=domain.id)
+        tx.events.add(EventKind.RETRIED, f"{name} is tried again", domain_id=domain.id)
     return f"{name} is tried again, from its images on"
 
 
@@ -52,5 +52,5 @@ def cancel(store: Store, name: str) -> str:
             tx.episodes.cancel(episode.id, why)
             tx.checkpoints.forget_all(episode.id)
         tx.domains.set_state(domain.id, DomainState.SKIPPED, f"{why}; `adaptd retry {name}` takes it up again")
-        tx.events.add("cancelled", why, domain_id=domain.id, episode_id=episode.id if episode else None)
+        tx.events.add(EventKind.CANCELLED, why, domain_id=domain.id, episode_id=episode.id if episode else None)
     return f"{name} is cancelled: its images are kept, `adaptd retry {name}` takes it up again"

@@ -1,7 +1,7 @@
 """Work that kills its worker: counted, and set aside when it does so again and again, so that the queue goes on."""
 
 from adaptd.daemon.children import Ended, Job, Kind, Outcome
-from adaptd.records import DomainState, EpisodeState
+from adaptd.records import DomainState, EpisodeState, EventKind
 from adaptd.store import Transaction
 
 CRASHES = 3
@@ -21,7 +21,7 @@ def _count_crash(tx: Transaction, job: Job, reason: str) -> None:
     domain_id = job.key if is_import else tx.episodes.get(job.key).domain_id
     crashes = tx.drops.count_crash(domain_id) if is_import else tx.episodes.count_crash(job.key)
     episode_id = None if is_import else job.key
-    tx.events.add("worker-died", reason, domain_id=domain_id, episode_id=episode_id, crashes=crashes)
+    tx.events.add(EventKind.WORKER_DIED, reason, domain_id=domain_id, episode_id=episode_id, crashes=crashes)
     if crashes < CRASHES:
         return
     why = f"its worker died {crashes} times at the same place, the last time: {reason}; `adaptd retry {job.domain}` tries again"
@@ -29,4 +29,4 @@ def _count_crash(tx: Transaction, job: Job, reason: str) -> None:
         tx.episodes.set_aside(episode_id, why)
         tx.checkpoints.forget_all(episode_id)
     tx.domains.set_state(domain_id, DomainState.FAILED, why)
-    tx.events.add("set-aside", why, domain_id=domain_id, episode_id=episode_id)
+    tx.events.add(EventKind.SET_ASIDE, why, domain_id=domain_id, episode_id=episode_id)

@@ -16,7 +16,7 @@ from adaptd.errors import AdaptdError, ConfigError, EpisodeError, IntakeError, I
 from adaptd.observe.logs import set_up_logs
 from adaptd.project.layers import Project
 from adaptd.project.settings import Settings
-from adaptd.records import DomainState
+from adaptd.records import DomainState, EventKind
 from adaptd.signals import Stop, noting_signals
 from adaptd.store import Store
 
@@ -67,7 +67,7 @@ def _import(project: Project, store: Store, domain_id: int, stop: Stop) -> Ended
     except IntakeError as problem:
         with store.writing() as tx:
             tx.domains.set_state(domain.id, DomainState.FAILED, str(problem))
-            tx.events.add("import-failed", str(problem), domain_id=domain.id)
+            tx.events.add(EventKind.IMPORT_FAILED, str(problem), domain_id=domain.id)
         return Ended(Outcome.FAILED, str(problem))
     if imported is None:
         return Ended(Outcome.DONE, f"{domain.name} waits for more images")

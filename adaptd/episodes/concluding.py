@@ -16,7 +16,7 @@ from adaptd.project.layout import Layout
 from adaptd.project.lock import publishing_alone
 from adaptd.project.settings import Settings
 from adaptd.publishing.card import GateOutcome
-from adaptd.records import Accuracy, DomainState, Episode, Lease, MemoryItem, Version, VersionState
+from adaptd.records import Accuracy, DomainState, Episode, EventKind, Lease, MemoryItem, Version, VersionState
 from adaptd.releases.materials import Materials
 from adaptd.releases.predictions import Answers, ask, make_row
 from adaptd.releases.publication import Candidate, Publisher, Staged
@@ -121,9 +121,9 @@ class Conclusion:
         tx.checkpoints.forget_all()
         message = f"episode {number} gave version {trial.number}" + ("" if passed else ", which the gate rejected")
         about = {"domain_id": self._episode.domain_id, "episode_id": self._episode.id, "version": trial.number}
-        tx.events.add("episode-done", message, **about)
+        tx.events.add(EventKind.EPISODE_DONE, message, **about)
         if not passed:
-            tx.events.add("version-rejected", " ".join(trial.staged.gate.reasons), **about)
+            tx.events.add(EventKind.VERSION_REJECTED, " ".join(trial.staged.gate.reasons), **about)
         return Finished(number, tx.versions.get(trial.number), report)
 
     def _keep_memory(self, outcome: Outcome) -> list[MemoryItem] | None:

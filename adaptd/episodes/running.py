@@ -5,13 +5,12 @@ Whatever kills the process, running the episode again goes on from the newest wh
 
 import json
 import logging
-import os
 import shutil
-import socket
 import time
 from collections.abc import Callable
 
 from adaptd.episodes.concluding import PATIENCE_SECONDS, Conclusion, Finished
+from adaptd.episodes.leases import LEASE_SECONDS, take_lease
 from adaptd.episodes.sweep import sweep_episodes
 from adaptd.errors import (
     AdaptdError,
@@ -30,19 +29,17 @@ from adaptd.learning.methods.registry import create_method
 from adaptd.learning.plan import Plan
 from adaptd.learning.reports import StepReport
 from adaptd.learning.weights import TORCHVISION, load_weights
-from adaptd.machine import boot_id
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
 from adaptd.project.lock import publishing_alone
 from adaptd.project.settings import Settings
-from adaptd.records import SUPERVISED, DomainState, Episode, Lease, Progress, Version
+from adaptd.records import SUPERVISED, DomainState, Episode, EventKind, Lease, Progress, Version
 from adaptd.releases.materials import Materials
 from adaptd.releases.promotion import finish_publishing
 from adaptd.releases.weights import load_version
 from adaptd.signals import Stop
 from adaptd.store import Store, Transaction
 
-LEASE_SECONDS = 60.0
 PROGRESS_SECONDS = 1.0
 CHECKPOINTS_KEPT = 2
 
@@ -90,7 +87,7 @@ class EpisodeRunner:
             tx.episodes.fail(self._episode.id, self._lease, str(problem))
             tx.checkpoints.forget_all(self._episode.id)
             tx.domains.set_state(self._episode.domain_id, DomainState.FAILED, str(problem))
-            self._event(tx.events.add, "episode-failed", str(problem))
+            self._event(tx.events.add, EventKind.EPISODE_FAILED, str(problem))
         sweep_episodes(self._store, self._layout)
 
     def _run(self) -> Finished:
@@ -149,7 +146,7 @@ class EpisodeRunner:
                 log.warning("step %s of episode %s is lost: %s", checkpoint.step, self._episode.id, problem)
                 with self._store.writing(PATIENCE_SECONDS) as tx:
                     tx.checkpoints.forget(checkpoint.id)
-                    self._event(tx.events.add, "checkpoint-refused", str(problem))
+                    self._event(tx.events.add, EventKind.CHECKPOINT_REFUSED, str(problem))
                 continue
             return
         if known:
@@ -207,9 +204,8 @@ class EpisodeRunner:
             shutil.rmtree(self._layout.state / checkpoint.path, ignore_errors=True)
 
     def _take_lease(self) -> Lease:
-        owner = f"{socket.gethostname()}:{os.getpid()}"
+        lease = take_lease(self._store, self._episode.id, self._stop.check)
         with self._store.writing() as tx:
-            lease = tx.episodes.lease(self._episode.id, owner, boot_id(), time.monotonic() + LEASE_SECONDS)
             tx.domains.set_state(self._episode.domain_id, DomainState.TRAINING)
         return lease
 

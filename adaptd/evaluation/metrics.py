@@ -3,7 +3,7 @@
 Symbols: R[t, j] accuracy on domain j after row t; T the last row; N the number of target domains; f(j) the row of the
 *first* episode that adapted to domain j, f(0) = 0. With one episode a domain, as in the paper, f(j) = j and T = N.
 
-Why the first: it is what the domain was worth when it was promised to be kept. A second batch of a domain adds a row
+Why the first: it is what the domain was worth when it was promised to be kept. A second delivery of a domain adds a row
 but does not move this mark, so it can neither hide what was lost before nor change a number already reported.
 
 Measured and estimated are never mixed in a difference: if the two sides are known in different ways, there is none.

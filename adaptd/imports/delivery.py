@@ -17,7 +17,7 @@ Refused = tuple[Reason, str, Found]
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """What is about to become a batch of a domain.
+    """What is about to become a delivery of a domain.
 
     Args:
         name: the domain's.
@@ -28,7 +28,7 @@ class Drop:
         train: images to learn from.
         test: images to measure on.
         classes: of the model, in output order.
-        known: how many images an earlier batch has.
+        known: how many images an earlier delivery has.
         origins: which drop of the inbox a file came with, by path.
         ours: the drops that lie in the state folder, so that refused files are moved out of them.
     """
@@ -167,6 +167,6 @@ def counted(draft: Draft, train: Sequence[Decoded], test: Sequence[Decoded]) -> 
     return f"{counts}, {len(draft.rejected)} rejected (the first: {first.file.name!r}, {first.reason}: {first.detail})"
 
 
-def new_image(image: Decoded, split: Split, batch: int) -> NewImage:
+def new_image(image: Decoded, split: Split, delivery: int) -> NewImage:
     """As the store takes it."""
-    return NewImage(image.sha256, image.size_bytes, image.file.name, split, image.file.label, batch, image.width, image.height)
+    return NewImage(image.sha256, image.size_bytes, image.file.name, split, image.file.label, delivery, image.width, image.height)

@@ -1,8 +1,8 @@
 """A folder of images becomes a domain: decoded, recorded, queued for its episode. Trains nothing.
 
-First the rows (the domain is `arriving`), then the caches, then the episode (the domain is `queued`). A batch counts once an
-episode is queued for it: what a killed import or a failed episode left of a batch is replaced by the next import. Drops that
-came through the inbox wait until there are enough of them for a batch.
+First the rows (the domain is `arriving`), then the caches, then the episode (the domain is `queued`). A delivery counts once an
+episode is queued for it: what a killed import or a failed episode left of a delivery is replaced by the next import. Drops that
+came through the inbox wait until there are enough of them for a delivery.
 """
 
 import json
@@ -22,7 +22,7 @@ from adaptd.library.preprocessing import Limits, Preprocessing
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
 from adaptd.project.settings import Settings
-from adaptd.records import SOURCE, SUPERVISED, Domain, DomainState, Episode
+from adaptd.records import SOURCE, SUPERVISED, Domain, DomainState, Episode, EventKind
 from adaptd.store import NewEpisode, Store, Transaction
 from adaptd.text import printable
 
@@ -31,7 +31,7 @@ MODEL_KEYS = ("classes", "backbone", "image_size", "mean", "std", "projector_hid
 
 
 NOTHING_NEW = 0
-"""The batch of drops that brought none."""
+"""The delivery of drops that brought none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Importer:
             return self._record(Drop(name, str(folder), method, draft, refused, train, test, classes))
 
     def import_drops(self, domain: Domain) -> Imported | None:
-        """All waiting drops of a domain as one batch; None where they do not make one, the domain then says why."""
+        """All waiting drops of a domain as one delivery; None where they do not make one, the domain then says why."""
         classes = self._check_model()
         layout = Layout(self.project.state)
         # Nobody else imports: left by one that was killed.
@@ -156,21 +156,21 @@ class Importer:
         with self.store.writing() as tx:
             domain = tx.domains.find(drop.name) or tx.domains.add(drop.name, DomainState.ARRIVING)
             _require_wanted(domain, waiting)
-            batch = tx.episodes.last_batch(domain.id) + 1
-            drop = self._without_known(tx, drop, domain, batch)
+            delivery = tx.episodes.last_delivery(domain.id) + 1
+            drop = self._without_known(tx, drop, domain, delivery)
             if domain.name != SOURCE:
                 self._require_enough(drop)
             ids: dict[str, int] = {}
             for split, images in drop.parts:
-                ids |= tx.images.add_many(domain.id, [new_image(image, split, batch) for image in images])
+                ids |= tx.images.add_many(domain.id, [new_image(image, split, delivery) for image in images])
             if not waiting:  # else it stays settled: after a kill its drops are the next to import again
                 tx.domains.set_state(domain.id, DomainState.ARRIVING)
         for split, images in drop.parts:
-            self._seal(drop, images, ids, Layout(self.project.state).cache(domain.id, batch, split))
+            self._seal(drop, images, ids, Layout(self.project.state).cache(domain.id, delivery, split))
         with self.store.writing() as tx:
             _require_wanted(tx.domains.get(domain.id), waiting)
-            episode = self._queue(tx, domain, drop, batch)
-            tx.drops.take_in(waiting, batch)
+            episode = self._queue(tx, domain, drop, delivery)
+            tx.drops.take_in(waiting, delivery)
             if waiting and self.project.settings.intake.trigger == "manual":
                 tx.pauses.add(domain.name, f"intake.trigger is manual: `adaptd resume {domain.name}` starts it")
             for drop_id, (accepted, duplicates) in drop.counts().items():
@@ -182,7 +182,7 @@ class Importer:
         with self.store.writing() as tx:
             domain = tx.domains.get_named(drop.name)
             _require_wanted(domain, waiting)
-            left = self._without_known(tx, drop, domain, tx.episodes.last_batch(domain.id) + 1)
+            left = self._without_known(tx, drop, domain, tx.episodes.last_delivery(domain.id) + 1)
             try:
                 self._require_enough(left)
             except NothingToLearn as problem:
@@ -196,16 +196,16 @@ class Importer:
                 # What came meanwhile may be enough.
                 more = {other.id for other in tx.drops.list_waiting(domain.id)} - set(waiting)
                 tx.domains.set_state(domain.id, state, None if more else str(problem))
-                tx.events.add("drop-nothing-new" if over else "drop-waits", str(problem), domain_id=domain.id)
+                tx.events.add(EventKind.DROP_NOTHING_NEW if over else EventKind.DROP_WAITS, str(problem), domain_id=domain.id)
                 return None
         return self._record(drop, waiting)
 
-    def _without_known(self, tx: Transaction, drop: Drop, domain: Domain, batch: int) -> Drop:
-        """Only what no earlier batch has.
+    def _without_known(self, tx: Transaction, drop: Drop, domain: Domain, delivery: int) -> Drop:
+        """Only what no earlier delivery has.
 
         What is there of this one no model has learned from: its import was killed, or its episode failed.
         """
-        tx.images.remove_batch(domain.id, batch)
+        tx.images.remove_delivery(domain.id, delivery)
         return drop.without({image.sha256 for image in tx.images.list_for(domain.id)})
 
     def _require_enough(self, drop: Drop) -> None:
@@ -223,21 +223,21 @@ class Importer:
     def _seal(self, drop: Drop, images: Sequence[Decoded], ids: dict[str, int], target: Path) -> None:
         """Write the cache of one split."""
         labels = None if not images or images[0].file.label is None else [drop.classes.index(label_of(image)) for image in images]
-        # No episode counts on this batch: whatever lies here is left over.
+        # No episode counts on this delivery: whatever lies here is left over.
         shutil.rmtree(target, ignore_errors=True)
         if images:
             drop.draft.seal(target, [(image, ids[image.sha256]) for image in images], labels)
 
-    def _queue(self, tx: Transaction, domain: Domain, drop: Drop, batch: int) -> Episode:
+    def _queue(self, tx: Transaction, domain: Domain, drop: Drop, delivery: int) -> Episode:
         self._quarantine(tx, domain, drop)
         tx.domains.set_state(domain.id, DomainState.QUEUED)
         config = self.project.settings.model_dump(mode="json")
         config["model"]["classes"] = list(drop.classes)
         settings = Settings.model_validate_json(json.dumps(config))
-        episode = tx.episodes.add(NewEpisode(domain.id, drop.method, settings.training.seed, config, settings.hash, batch))
+        episode = tx.episodes.add(NewEpisode(domain.id, drop.method, settings.training.seed, config, settings.hash, delivery))
         message = f"{domain.name}: {len(drop.train) + len(drop.test)} images accepted, {drop.set_aside} set aside"
         duplicates = len(drop.draft.duplicates)
-        tx.events.add("domain-queued", message, domain_id=domain.id, episode_id=episode.id, duplicates=duplicates)
+        tx.events.add(EventKind.DOMAIN_QUEUED, message, domain_id=domain.id, episode_id=episode.id, duplicates=duplicates)
         return episode
 
     def _quarantine(self, tx: Transaction, domain: Domain, drop: Drop) -> None:

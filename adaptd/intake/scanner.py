@@ -22,7 +22,7 @@ LOOK_SHARE = 20
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A folder in the inbox with files in it: a batch of a domain, once it is settled."""
+    """A folder in the inbox with files in it: a delivery of a domain, once it is settled."""
 
     folder: Path
     domain: str

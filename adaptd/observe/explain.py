@@ -1,6 +1,7 @@
 """The whole story of one domain, gathered from the store for `adaptd explain`. How it looks is the command line's business."""
 
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
 from adaptd.evaluation.matrix import Entry, Matrix
@@ -53,7 +54,7 @@ def _drops(tx: Transaction, domain: Domain) -> list[dict[str, Any]]:
             "claimed_at": to_iso(drop.claimed_at),
             "files": drop.files,
             "size_bytes": drop.size_bytes,
-            "batch": drop.batch,
+            "delivery": drop.delivery,
             "accepted": drop.accepted,
             "duplicates": drop.duplicates,
             "crashes": drop.crashes,
@@ -79,7 +80,7 @@ def _episode(episode: Episode, versions: list[Version], matrix: Matrix) -> dict[
     return {
         "id": episode.id,
         "number": episode.number,
-        "batch": episode.batch,
+        "delivery": episode.delivery,
         "method": episode.method,
         "state": episode.state,
         "attempts": episode.attempts,
@@ -99,7 +100,9 @@ def _version(version: Version) -> dict[str, Any]:
         "version": version.version,
         "state": version.state,
         "restores": version.restores,
-        "gate": version.gate,
+        "gate": None if version.gate is None else asdict(version.gate),
+        "forced_because": version.forced_because,
+        "int8": None if version.int8 is None else asdict(version.int8),
         "promoted_at": to_iso(version.promoted_at),
     }
 

@@ -96,7 +96,7 @@ def _warnings(tx: Transaction, domains: Iterable[Domain], running: Episode | Non
     if newest is not None and newest.state is VersionState.REJECTED:
         served = tx.versions.find_latest(VersionState.PROMOTED)
         goes_on = "nothing is served" if served is None else f"version {served.version} goes on"
-        reasons = (newest.gate or {}).get("reasons") or ("no reason was kept",)
+        reasons = (newest.gate and newest.gate.reasons) or ("no reason was kept",)
         said.append(f"version {newest.version} was rejected, {goes_on}: {reasons[0]}")
     if newest is None:
         said.append("there is no source model yet: stop the daemon if it runs, then `adaptd source import DIR`")

@@ -1,13 +1,11 @@
 """The list of versions as `adaptd versions --json` prints it. Decides nothing about them."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from adaptd.records import VersionState
 from adaptd.store import Transaction
-
-GATE = ("passed", "reasons", "int8")
-"""What is told of a version's gate; the figures are in its card."""
 
 
 def list_versions(tx: Transaction, models: Path) -> list[dict[str, Any]]:
@@ -27,8 +25,10 @@ def list_versions(tx: Transaction, models: Path) -> list[dict[str, Any]]:
             "path": str(models / version.model_path) if version.model_path and version.state is VersionState.PROMOTED else None,
             "sha256": version.model_sha256,
             "weights_sha256": version.weights_sha256,
-            "gate": None if version.gate is None else {name: version.gate[name] for name in GATE if name in version.gate},
-            "forced_because": (version.gate or {}).get("forced_because"),
+            # The figures are in its card.
+            "gate": version.gate and {"passed": version.gate.passed, "reasons": version.gate.reasons},
+            "forced_because": version.forced_because,
+            "int8": version.int8 and asdict(version.int8),
             "created_at": version.created_at.isoformat(),
             "promoted_at": version.promoted_at.isoformat() if version.promoted_at else None,
         }

@@ -2,30 +2,32 @@
 
 from typing import Literal
 
+from adaptd.records import EventKind
+
 Tone = Literal["good", "bad", "plain"]
 
-EVENTS: dict[str, tuple[Tone, str]] = {
-    "domain-seen": ("plain", "A folder of a new name stands in the inbox."),
-    "drop-claimed": ("plain", "A folder was complete and was taken out of the inbox."),
-    "drop-waits": ("plain", "A drop brought too little to learn from and waits for more."),
-    "drop-nothing-new": ("plain", "Every image of a drop was there before."),
-    "domain-queued": ("plain", "A drop's images were accepted, and an episode waits for its turn."),
-    "import-failed": ("bad", "A drop could not be read at all."),
-    "episode-done": ("good", "An episode was committed: a row of R and a version."),
-    "episode-failed": ("bad", "An episode cannot go on; its reason is told."),
-    "checkpoint-refused": ("bad", "A checkpoint is damaged; the episode went on from an older one."),
-    "worker-died": ("bad", "A worker process crashed or was killed; it is tried again."),
-    "set-aside": ("bad", "A worker died too often at the same place; nothing more is tried by itself."),
-    "version-rejected": ("bad", "The gate refused a version; what is served did not change."),
-    "version-promoted": ("good", "A person made a version the served one."),
-    "version-forced": ("bad", "A person overruled the gate."),
-    "version-exported-again": ("plain", "A promoted version's files were lost, and were made again from its weights."),
-    "version-retired": ("plain", "A version was taken out of the models folder, as export.keep_versions says."),
-    "paused": ("plain", "A person paused a domain, or everything."),
-    "resumed": ("plain", "A person let it go on."),
-    "retried": ("plain", "A person queued a failed domain again."),
-    "cancelled": ("plain", "A person gave a domain's episode up."),
-    "files-deleted": ("plain", "`adaptd gc` deleted files to keep within its budget."),
+EVENTS: dict[EventKind, tuple[Tone, str]] = {
+    EventKind.DOMAIN_SEEN: ("plain", "A folder of a new name stands in the inbox."),
+    EventKind.DROP_CLAIMED: ("plain", "A folder was complete and was taken out of the inbox."),
+    EventKind.DROP_WAITS: ("plain", "A drop brought too little to learn from and waits for more."),
+    EventKind.DROP_NOTHING_NEW: ("plain", "Every image of a drop was there before."),
+    EventKind.DOMAIN_QUEUED: ("plain", "A drop's images were accepted, and an episode waits for its turn."),
+    EventKind.IMPORT_FAILED: ("bad", "A drop could not be read at all."),
+    EventKind.EPISODE_DONE: ("good", "An episode was committed: a row of R and a version."),
+    EventKind.EPISODE_FAILED: ("bad", "An episode cannot go on; its reason is told."),
+    EventKind.CHECKPOINT_REFUSED: ("bad", "A checkpoint is damaged; the episode went on from an older one."),
+    EventKind.WORKER_DIED: ("bad", "A worker process crashed or was killed; it is tried again."),
+    EventKind.SET_ASIDE: ("bad", "A worker died too often at the same place; nothing more is tried by itself."),
+    EventKind.VERSION_REJECTED: ("bad", "The gate refused a version; what is served did not change."),
+    EventKind.VERSION_PROMOTED: ("good", "A person made a version the served one."),
+    EventKind.VERSION_FORCED: ("bad", "A person overruled the gate."),
+    EventKind.VERSION_EXPORTED_AGAIN: ("plain", "A promoted version's files were lost, and were made again from its weights."),
+    EventKind.VERSION_RETIRED: ("plain", "A version was taken out of the models folder, as export.keep_versions says."),
+    EventKind.PAUSED: ("plain", "A person paused a domain, or everything."),
+    EventKind.RESUMED: ("plain", "A person let it go on."),
+    EventKind.RETRIED: ("plain", "A person queued a failed domain again."),
+    EventKind.CANCELLED: ("plain", "A person gave a domain's episode up."),
+    EventKind.FILES_DELETED: ("plain", "`adaptd gc` deleted files to keep within its budget."),
 }
 """Kind → how it bodes, and what happened."""
 
@@ -45,4 +47,4 @@ LOG_FIELDS: dict[str, str] = {
 
 def tone_of(kind: str) -> Tone:
     """How an event bodes; one of a newer adaptd is plain."""
-    return EVENTS.get(kind, ("plain", ""))[0]
+    return next((tone for known, (tone, _) in EVENTS.items() if known == kind), "plain")

@@ -40,9 +40,9 @@ class Layout:
         """Decoded images."""
         return self.state / "cache"
 
-    def cache(self, domain_id: int, batch: int, split: Split) -> Path:
-        """The decoded images of one batch of a domain."""
-        return self.caches / f"{domain_id}-{batch}-{split}"
+    def cache(self, domain_id: int, delivery: int, split: Split) -> Path:
+        """The decoded images of one delivery of a domain."""
+        return self.caches / f"{domain_id}-{delivery}-{split}"
 
     @property
     def memories(self) -> Path:

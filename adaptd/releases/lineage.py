@@ -6,9 +6,6 @@ from adaptd.records import Accuracy, AccuracyKind, Version, VersionState
 
 PUBLISHED = (VersionState.PROMOTED, VersionState.RETIRED)
 
-FORCED = "forced_because"
-"""Under this name a version's gate tells why a person overruled it."""
-
 
 def origin_of(version: Version) -> int:
     """The version whose weights these are; under its number they were measured."""
@@ -34,7 +31,7 @@ def find_best(way: Sequence[Version], accuracies: Sequence[Accuracy]) -> dict[in
 
     Whoever forced a version accepted what it lost: what was better before it does not count any more.
     """
-    forced = [place for place, version in enumerate(way) if version.gate and version.gate.get(FORCED)]
+    forced = [place for place, version in enumerate(way) if version.forced_because]
     counting = {origin_of(version) for version in way[forced[-1] if forced else 0 : -1]}
     best: dict[int, Accuracy] = {}
     for accuracy in accuracies:

@@ -35,7 +35,7 @@ class Materials:
         episode: the episode.
         source: domain 0.
         measured_on: the domains of this episode's row of R: all placed ones and the episode's own.
-        parts: of each domain, by id: the splits of its finished batches, and of the episode's own.
+        parts: of each domain, by id: the splits of its finished deliveries, and of the episode's own.
         memories: of each past domain in the order of positions: where its memory's pixels lie.
         earlier_versions: the source model and the one to begin with, where the episode's domain is new to R.
         confidences: of the images in the own domain's memory so far, by image id.
@@ -57,7 +57,7 @@ class Materials:
         placed = sorted((d for d in tx.domains.list_all() if d.position is not None), key=lambda d: d.position or 0)
         done = tx.episodes.list_all(EpisodeState.DONE)
         keepers = find_keepers(done)
-        learned = {(e.domain_id, e.batch) for e in (*done, episode)}
+        learned = {(e.domain_id, e.delivery) for e in (*done, episode)}
         parts = {d.id: tuple(part for part in tx.images.list_parts(d.id) if (d.id, part[0]) in learned) for d in (*placed, own)}
         memories = {d.id: layout.memory(d.id, keepers[d.id]) for d in placed if d.position and d.id in keepers}
         base, versions = tx.versions.find_base(), tx.versions.list_all()
@@ -85,7 +85,7 @@ class Materials:
         if self.episode.domain_id == self.source.id:
             return EpisodeData(source)
         memories = tuple(open_cache(path).images for path in self.memories.values())
-        target = open_cache(self.layout.cache(self.episode.domain_id, self.episode.batch, Split.TRAIN)).images
+        target = open_cache(self.layout.cache(self.episode.domain_id, self.episode.delivery, Split.TRAIN)).images
         return EpisodeData(source, memories, target)
 
     def open_test(self, domain: Domain) -> ImageSet | None:
@@ -111,8 +111,8 @@ class Materials:
         return {domain.name: self.open_test(domain) or self.open_unlabelled(domain) for domain in self.measured_on}
 
     def merge_memory(self, selection: MemorySelection, quota: int) -> Kept:
-        """The episode's selection, together with what is left of an earlier batch's memory, most confident first."""
-        target = open_cache(self.layout.cache(self.episode.domain_id, self.episode.batch, Split.TRAIN))
+        """The episode's selection, together with what is left of an earlier delivery's memory, most confident first."""
+        target = open_cache(self.layout.cache(self.episode.domain_id, self.episode.delivery, Split.TRAIN))
         chosen = take(target.images, selection.ids.tolist())
         labels = selection.labels.numpy().astype(np.int64)
         parts = [_with(chosen, labels, selection.confidence.double().numpy(), _hashes(target))]
@@ -126,7 +126,9 @@ class Materials:
 
     def _open(self, domain: Domain, split: Split) -> list[Cache]:
         """The caches of a split. The store says which there are: one that is gone must not pass for none."""
-        return [open_cache(self.layout.cache(domain.id, batch, part)) for batch, part in self.parts[domain.id] if part is split]
+        return [
+            open_cache(self.layout.cache(domain.id, delivery, part)) for delivery, part in self.parts[domain.id] if part is split
+        ]
 
 
 def _hashes(cache: Cache) -> dict[int, str]:

@@ -3,19 +3,19 @@
 An old version comes back as the next number: whoever reads the repository takes the largest, and published is immutable.
 """
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from adaptd.errors import PublishError
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
 from adaptd.project.lock import publishing_alone
 from adaptd.publishing.card import GateOutcome
-from adaptd.records import Version, VersionState
-from adaptd.releases.lineage import FORCED, PUBLISHED, find_way, origin_of
+from adaptd.records import EventKind, Version, VersionState
+from adaptd.releases.lineage import PUBLISHED, find_way, origin_of
 from adaptd.releases.materials import Materials
 from adaptd.releases.predictions import ask
 from adaptd.releases.publication import Candidate, Publisher, Staged
-from adaptd.releases.repositories import TWIN, find_unpublished, publish, recover_alone, twin_repository_of
+from adaptd.releases.repositories import find_unpublished, int8_repository_of, publish, recover_alone
 from adaptd.releases.weights import load_version
 from adaptd.store import NewVersion, Store, Transaction
 
@@ -51,7 +51,7 @@ def finish_publishing(project: Project, store: Store) -> None:
     recover_alone(project, store)
     lost = find_unpublished(project, store)
     if lost is not None:
-        Promoter(project, store, lost, None, (lost.gate or {}).get(FORCED)).run_again()
+        Promoter(project, store, lost, None, lost.forced_because).run_again()
 
 
 def get_version(tx: Transaction, number: int) -> Version:
@@ -118,15 +118,16 @@ class Promoter:
 
     def run_again(self) -> None:
         """The same version once more: it was promoted before."""
-        gate = GateOutcome.model_validate(self._version.gate)
+        assert self._version.gate is not None
+        gate = GateOutcome.model_validate(asdict(self._version.gate))
         staged = self._stage(self._version.version, self._version.restores, gate, self._own_parent)
-        number, twin = self._version.version, (self._version.gate or {}).get(TWIN)
-        if (twin_repository_of(self._project).folder / str(number)).is_dir():
-            staged = replace(staged, twin=twin)
+        number = self._version.version
+        if (int8_repository_of(self._project).folder / str(number)).is_dir():
+            staged = replace(staged, int8=self._version.int8)
         with self._store.writing() as tx:
             self._publisher.record(tx, number, staged)
             version = tx.versions.get(number)
-            tx.events.add("version-exported-again", f"the files of version {number} were lost", version=number)
+            tx.events.add(EventKind.VERSION_EXPORTED_AGAIN, f"the files of version {number} were lost", version=number)
         publish(self._project, self._store, version)
 
     def _judge(self) -> GateOutcome:
@@ -151,6 +152,6 @@ class Promoter:
         what = f"version {number}" + (f", the weights of version {origin_of(old)}," if is_old else "")
         message = f"{what} was promoted" + (f": {self._forced_because}" if self._forced_because else "")
         about = {"version": number, "episode_id": old.episode_id, "domain_id": self._episode.domain_id}
-        tx.events.add("version-promoted", message, **about)
+        tx.events.add(EventKind.VERSION_PROMOTED, message, **about)
         if staged.forced_because:
-            tx.events.add("version-forced", staged.forced_because, **about)
+            tx.events.add(EventKind.VERSION_FORCED, staged.forced_because, **about)

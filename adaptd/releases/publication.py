@@ -6,7 +6,6 @@ The order is what makes it safe: the files are whole in the staging folder, then
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from adaptd.errors import ExportFailed, ParityFailed, RepositoryConflict
 from adaptd.files import hash_file, write_file
@@ -17,12 +16,12 @@ from adaptd.publishing.card import CARD_FILE, Ancestor, Card, Facts, GateOutcome
 from adaptd.publishing.export import export_proven
 from adaptd.publishing.gate import Best, judge
 from adaptd.publishing.triton import MODEL_FILE
-from adaptd.records import Accuracy, Episode, Version, VersionState
-from adaptd.releases.int8 import stage_twin
-from adaptd.releases.lineage import FORCED, find_best, find_way
+from adaptd.records import Accuracy, Episode, GateDecision, Int8Model, Version, VersionState
+from adaptd.releases.int8 import stage_int8
+from adaptd.releases.lineage import find_best, find_way
 from adaptd.releases.materials import Materials
 from adaptd.releases.predictions import Answers, ask, compare
-from adaptd.releases.repositories import TWIN, repository_of
+from adaptd.releases.repositories import repository_of
 from adaptd.releases.weights import load_version
 from adaptd.store import Store, Transaction
 
@@ -56,11 +55,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A version in the staging folder; `sha256` is None where it was refused. `twin` tells what came of int8, if wanted."""
+    """A version in the staging folder; `sha256` is None where it was refused. `int8` tells what came of that, if wanted."""
 
     gate: GateOutcome
     sha256: str | None
-    twin: dict[str, Any] | None = None
+    int8: Int8Model | None = None
     forced_because: str | None = None
 
 
@@ -101,19 +100,20 @@ class Publisher:
             return Staged(refused, None)
         write_file(folder / CARD_FILE, card.to_text().encode())
         self._repository.seal(candidate.number)
-        wants_twin = self._project.settings.export.quantize
-        twin = stage_twin(self._project, self._materials, facts, folder / MODEL_FILE) if wants_twin else None
-        return Staged(gate, digest, twin, candidate.forced_because)
+        wants_int8 = self._project.settings.export.quantize
+        int8 = stage_int8(self._project, self._materials, facts, folder / MODEL_FILE) if wants_int8 else None
+        return Staged(gate, digest, int8, candidate.forced_because)
 
     def record(self, tx: Transaction, version: int, staged: Staged) -> None:
         """What was decided becomes the version's state, in the transaction that makes it count."""
-        more = {TWIN: staged.twin, FORCED: staged.forced_because}
-        gate = staged.gate.model_dump(mode="json") | {name: said for name, said in more.items() if said is not None}
+        gate = GateDecision(staged.gate.passed, staged.gate.reasons, staged.gate.model_dump(mode="json")["figures"])
+        tx.versions.set_gate(version, gate, staged.forced_because)
+        tx.versions.set_int8(version, staged.int8)
         if staged.sha256 is None:
-            tx.versions.set_state(version, VersionState.REJECTED, gate)
+            tx.versions.set_state(version, VersionState.REJECTED)
             return
         tx.versions.set_model(version, f"{self._repository.name}/{version}", staged.sha256)
-        tx.versions.set_state(version, VersionState.PROMOTED, gate)
+        tx.versions.set_state(version, VersionState.PROMOTED)
 
     def _find_best(self) -> dict[str, Best]:
         """By domain name, the best that was measured on the way to the promoted version."""

@@ -12,14 +12,11 @@ from adaptd.project.layout import Layout
 from adaptd.project.lock import publishing_alone
 from adaptd.publishing.repository import Repository
 from adaptd.publishing.triton import quantized_name
-from adaptd.records import Version, VersionState
+from adaptd.records import EventKind, Version, VersionState
 from adaptd.releases.lineage import PUBLISHED
 from adaptd.store import Store
 
 log = logging.getLogger(__name__)
-
-TWIN = "int8"
-"""Under this name a version's gate tells what came of its int8 twin."""
 
 Promises = dict[str, dict[int, str]]
 """Model name → version → SHA-256 of its file: what must stand in the models folder."""
@@ -30,7 +27,7 @@ def repository_of(project: Project, name: str | None = None) -> Repository:
     return Repository(project.models, name or project.settings.model.name, Layout(project.state).staging)
 
 
-def twin_repository_of(project: Project) -> Repository:
+def int8_repository_of(project: Project) -> Repository:
     """Where their int8 twins are."""
     return repository_of(project, quantized_name(project.settings.model.name))
 
@@ -43,7 +40,7 @@ def find_promises(versions: Iterable[Version]) -> Promises:
     found: Promises = {}
     newest: dict[str, tuple[int, str]] = {}
     for version in (v for v in versions if v.state in PUBLISHED and v.model_path is not None):
-        name, digest, twin = Path(version.model_path or "").parts[0], version.model_sha256, find_twin(version)
+        name, digest, twin = Path(version.model_path or "").parts[0], version.model_sha256, find_int8(version)
         if twin is not None:
             newest[quantized_name(name)] = (version.version, twin)
         if version.state is VersionState.PROMOTED and digest is not None:
@@ -55,10 +52,9 @@ def find_promises(versions: Iterable[Version]) -> Promises:
     return found
 
 
-def find_twin(version: Version) -> str | None:
+def find_int8(version: Version) -> str | None:
     """The hash of a version's int8 twin; None where it has none."""
-    digest: str | None = ((version.gate or {}).get(TWIN) or {}).get("sha256")
-    return digest
+    return version.int8.sha256 if version.int8 else None
 
 
 def publish(project: Project, store: Store, version: Version) -> None:
@@ -79,7 +75,7 @@ def recover_alone(project: Project, store: Store) -> None:
     """The same, for who puts versions together and is alone in that already."""
     with store.reading() as tx:
         versions = tx.versions.list_all()
-    empty: Promises = {repository.name: {} for repository in (repository_of(project), twin_repository_of(project))}
+    empty: Promises = {repository.name: {} for repository in (repository_of(project), int8_repository_of(project))}
     for name, promised in (empty | find_promises(versions)).items():
         repository_of(project, name).recover(sorted(promised.items()))
     for unexpected in _withdraw(project, versions):
@@ -106,7 +102,7 @@ def _retire(project: Project, store: Store) -> None:
     with store.writing() as tx:
         for version in old:
             tx.versions.set_state(version.version, VersionState.RETIRED)
-            tx.events.add("version-retired", f"version {version.version} was retired", version=version.version)
+            tx.events.add(EventKind.VERSION_RETIRED, f"version {version.version} was retired", version=version.version)
         versions = tx.versions.list_all()
     _withdraw(project, versions)
 

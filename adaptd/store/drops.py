@@ -26,7 +26,7 @@ class NewDrop:
 class Drops(Repository):
     """The drops of all domains, numbered 1, 2, 3 … in each.
 
-    A drop waits (batch None) until an import finds out what is in it. A batch may be of several drops.
+    A drop waits (delivery None) until an import finds out what is in it. A delivery may be of several drops.
     """
 
     def add(self, new: NewDrop) -> DropRecord:
@@ -57,27 +57,27 @@ class Drops(Repository):
 
     def list_waiting(self, domain_id: int | None = None) -> tuple[DropRecord, ...]:
         """Those that no episode is queued for, oldest first."""
-        statement = select(drops).where(drops.c.batch.is_(None)).order_by(drops.c.id)
+        statement = select(drops).where(drops.c.delivery.is_(None)).order_by(drops.c.id)
         if domain_id is not None:
             statement = statement.where(drops.c.domain_id == domain_id)
         return tuple(DropRecord(**fields(row)) for row in self._connection.execute(statement))
 
-    def take_in(self, drop_ids: Sequence[int], batch: int) -> None:
-        """These drops' images are in a batch from now on; 0: they brought nothing new."""
-        self._connection.execute(update(drops).where(drops.c.id.in_(drop_ids)).values(batch=batch))
+    def take_in(self, drop_ids: Sequence[int], delivery: int) -> None:
+        """These drops' images are in a delivery from now on; 0: they brought nothing new."""
+        self._connection.execute(update(drops).where(drops.c.id.in_(drop_ids)).values(delivery=delivery))
 
     def count(self, drop_id: int, accepted: int, duplicates: int) -> None:
         """What an import found in a drop."""
         self._connection.execute(update(drops).where(drops.c.id == drop_id).values(accepted=accepted, duplicates=duplicates))
 
-    def give_back(self, domain_id: int, batch: int) -> int:
-        """Let the drops of a batch that nothing was learned from wait again; how many wait. Deaths so far do not count."""
-        mine = (drops.c.domain_id == domain_id, or_(drops.c.batch == batch, drops.c.batch.is_(None)))
-        return self._connection.execute(update(drops).where(*mine).values(batch=None, crashes=0)).rowcount
+    def give_back(self, domain_id: int, delivery: int) -> int:
+        """Let the drops of a delivery that nothing was learned from wait again; how many wait. Deaths so far do not count."""
+        mine = (drops.c.domain_id == domain_id, or_(drops.c.delivery == delivery, drops.c.delivery.is_(None)))
+        return self._connection.execute(update(drops).where(*mine).values(delivery=None, crashes=0)).rowcount
 
     def count_crash(self, domain_id: int) -> int:
         """An import of the domain's waiting drops died: how often in a row."""
-        mine = (drops.c.domain_id == domain_id, drops.c.batch.is_(None))
+        mine = (drops.c.domain_id == domain_id, drops.c.delivery.is_(None))
         self._connection.execute(update(drops).where(*mine).values(crashes=drops.c.crashes + 1))
         return self._connection.execute(select(func.max(drops.c.crashes)).where(*mine)).scalar() or 0
 
@@ -85,9 +85,9 @@ class Drops(Repository):
         """One of its files is not kept any more: it was given back, or deleted."""
         self._connection.execute(update(drops).where(drops.c.id == drop_id, drops.c.files > 0).values(files=drops.c.files - 1))
 
-    def forget_originals(self, drop_id: int, batch: int) -> None:
-        """No file of it is kept from now on; `batch` says what came of it, 0 where nothing did."""
-        self._connection.execute(update(drops).where(drops.c.id == drop_id).values(files=0, size_bytes=0, batch=batch))
+    def forget_originals(self, drop_id: int, delivery: int) -> None:
+        """No file of it is kept from now on; `delivery` says what came of it, 0 where nothing did."""
+        self._connection.execute(update(drops).where(drops.c.id == drop_id).values(files=0, size_bytes=0, delivery=delivery))
 
 
 class Pauses(Repository):

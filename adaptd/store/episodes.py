@@ -21,7 +21,7 @@ class NewEpisode:
     seed: int
     config: Mapping[str, Any]
     config_hash: str
-    batch: int = 1
+    delivery: int = 1
 
 
 class Episodes(Repository):
@@ -57,10 +57,10 @@ class Episodes(Repository):
         rows = self._connection.execute(statement.where(episodes.c.state.in_(open_states)).order_by(episodes.c.id))
         return tuple((key, name) for key, name in rows)
 
-    def last_batch(self, domain_id: int) -> int:
-        """The newest batch of a domain that an episode learned from, or still will; 0 where there is none."""
+    def last_delivery(self, domain_id: int) -> int:
+        """The newest delivery of a domain that an episode learned from, or still will; 0 where there is none."""
         kept = episodes.c.state.in_((EpisodeState.QUEUED, EpisodeState.TRAINING, EpisodeState.DONE))
-        statement = select(func.max(episodes.c.batch)).where(episodes.c.domain_id == domain_id, kept)
+        statement = select(func.max(episodes.c.delivery)).where(episodes.c.domain_id == domain_id, kept)
         return self._connection.execute(statement).scalar() or 0
 
     def list_all(self, state: EpisodeState | None = None) -> tuple[Episode, ...]:
@@ -70,11 +70,25 @@ class Episodes(Repository):
             statement = statement.where(episodes.c.state == state)
         return tuple(_record(row) for row in self._connection.execute(statement))
 
-    def lease(self, episode_id: int, owner: str, boot_id: str, expires_monotonic: float) -> Lease:
-        """Hand the episode to `owner` with a new fence, and count the attempt."""
+    def lease(self, episode_id: int, owner: str, boot_id: str, expires_monotonic: float, gone: Lease | None = None) -> Lease:
+        """Hand the episode to `owner` with a new fence, and count the attempt.
+
+        Args:
+            episode_id: a queued or training episode.
+            owner: who will work on it.
+            boot_id: of the machine it works on.
+            expires_monotonic: on that machine's clock.
+            gone: the lease whose owner was found to be gone; any other that stands is respected.
+
+        Raises:
+            StoreConflict: the episode is over, or another owner holds it.
+        """
         episode = self.get(episode_id)
         if episode.state not in {EpisodeState.QUEUED, EpisodeState.TRAINING}:
             raise StoreConflict(f"episode {episode_id} is {episode.state}, there is nothing left to do")
+        if episode.lease not in {None, gone}:
+            assert episode.lease is not None
+            raise StoreConflict(f"the episode is being worked on by {episode.lease.owner}")
         fence = self._connection.execute(select(episodes.c.lease_fence).where(episodes.c.id == episode_id)).scalar_one() + 1
         values = {
             "lease_owner": owner,
@@ -89,6 +103,10 @@ class Episodes(Repository):
         }
         self._connection.execute(update(episodes).where(episodes.c.id == episode_id).values(values))
         return Lease(owner, fence, boot_id, expires_monotonic)
+
+    def release(self, episode_id: int, lease: Lease) -> None:
+        """Give the lease back: whoever comes next need not wait for it to expire."""
+        self._write(episode_id, lease, lease_owner=None)
 
     def renew(self, episode_id: int, lease: Lease, expires_monotonic: float) -> Lease:
         """Keep the lease for longer."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import insert, select
 
-from adaptd.records import Event
+from adaptd.records import Event, EventKind
 from adaptd.store.repository import Repository, fields
 from adaptd.store.tables import events
 
@@ -14,7 +14,7 @@ class Events(Repository):
 
     def add(
         self,
-        kind: str,
+        kind: EventKind,
         message: str,
         *,
         domain_id: int | None = None,

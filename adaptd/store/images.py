@@ -58,21 +58,23 @@ class Images(Repository):
         statement = select(images).where(images.c.domain_id == domain_id).order_by(images.c.sha256).limit(count)
         return tuple(_record(row) for row in self._connection.execute(statement))
 
-    def remove_batch(self, domain_id: int, batch: int) -> None:
-        """Forget a batch that no finished episode learned from."""
-        removed = self._connection.execute(delete(images).where(images.c.domain_id == domain_id, images.c.batch == batch))
+    def remove_delivery(self, domain_id: int, delivery: int) -> None:
+        """Forget a delivery that no finished episode learned from."""
+        removed = self._connection.execute(delete(images).where(images.c.domain_id == domain_id, images.c.delivery == delivery))
         count = domains.c.images - removed.rowcount
         self._connection.execute(update(domains).where(domains.c.id == domain_id).values(images=count))
 
-    def forget_originals(self, domain_id: int, batch: int) -> None:
-        """The files that a batch was decoded from are not kept any more."""
-        mine = (images.c.domain_id == domain_id, images.c.batch == batch)
+    def forget_originals(self, domain_id: int, delivery: int) -> None:
+        """The files that a delivery was decoded from are not kept any more."""
+        mine = (images.c.domain_id == domain_id, images.c.delivery == delivery)
         self._connection.execute(update(images).where(*mine).values(state=ImageState.REMOVED))
 
     def list_parts(self, domain_id: int) -> tuple[tuple[int, Split], ...]:
-        """Which splits of which batches a domain has images in."""
-        statement = select(images.c.batch, images.c.split).where(images.c.domain_id == domain_id).distinct()
-        return tuple((batch, Split(split)) for batch, split in self._connection.execute(statement.order_by("batch", "split")))
+        """Which splits of which deliveries a domain has images in."""
+        statement = select(images.c.delivery, images.c.split).where(images.c.domain_id == domain_id).distinct()
+        return tuple(
+            (delivery, Split(split)) for delivery, split in self._connection.execute(statement.order_by("delivery", "split"))
+        )
 
     def set_labels(self, labels: Mapping[int, str]) -> None:
         """Record labels that came later, by image id."""

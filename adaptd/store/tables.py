@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     DateTime,
@@ -84,7 +85,7 @@ images = Table(
     Column("split", String(8), nullable=False),
     Column("state", String(16), nullable=False),
     Column("label", Text),
-    Column("batch", Integer, nullable=False),
+    Column("delivery", Integer, nullable=False),
     Column("width", Integer),
     Column("height", Integer),
     UniqueConstraint("domain_id", "sha256"),
@@ -103,8 +104,8 @@ drops = Table(
     Column("fingerprint", String(64), nullable=False),
     Column("files", Integer, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
-    # The batch that its images are in; 0 where it brought nothing new, NULL while it waits.
-    Column("batch", Integer),
+    # The delivery that its images are in; 0 where it brought nothing new, NULL while it waits.
+    Column("delivery", Integer),
     Column("accepted", Integer, nullable=False, server_default="0"),
     Column("duplicates", Integer, nullable=False, server_default="0"),
     Column("crashes", Integer, nullable=False, server_default="0"),
@@ -140,7 +141,7 @@ episodes = Table(
     Column("id", Integer, primary_key=True),
     Column("number", Integer, unique=True),
     Column("domain_id", ForeignKey("domains.id"), nullable=False, index=True),
-    Column("batch", Integer, nullable=False),
+    Column("delivery", Integer, nullable=False),
     Column("method", String(63), nullable=False),
     Column("seed", BigInteger, nullable=False),
     Column("state", String(16), nullable=False, index=True),
@@ -209,7 +210,15 @@ versions = Table(
     Column("weights_sha256", String(64), nullable=False),
     Column("model_path", Text),
     Column("model_sha256", String(64)),
-    Column("gate", JSON(none_as_null=True)),
+    # What the gate decided; NULL while a version is a candidate.
+    Column("gate_passed", Boolean),
+    Column("gate_reasons", JSON(none_as_null=True)),
+    Column("gate_figures", JSON(none_as_null=True)),
+    Column("forced_because", Text),
+    # What came of the int8 model, where one was wanted.
+    Column("int8_passed", Boolean),
+    Column("int8_reasons", JSON(none_as_null=True)),
+    Column("int8_sha256", String(64)),
     Column("created_at", UtcDateTime, nullable=False),
     Column("promoted_at", UtcDateTime),
     _one_of("state", VersionState),

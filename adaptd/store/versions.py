@@ -1,13 +1,12 @@
 """Versions and how good they are."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Row, delete, func, insert, select, update
 
 from adaptd.errors import StoreConflict
-from adaptd.records import Accuracy, AccuracyKind, Version, VersionState
+from adaptd.records import Accuracy, AccuracyKind, GateDecision, Int8Model, Version, VersionState
 from adaptd.store.repository import Repository, fields, only
 from adaptd.store.tables import accuracies, versions
 
@@ -71,13 +70,30 @@ class Versions(Repository):
         values = {"model_path": path, "model_sha256": sha256}
         self._connection.execute(update(versions).where(versions.c.version == version).values(values))
 
-    def set_state(self, version: int, state: VersionState, gate: Mapping[str, Any] | None = None) -> None:
-        """Record what the gate decided, or that a version was replaced."""
+    def set_state(self, version: int, state: VersionState) -> None:
+        """A version is promoted, rejected, or was replaced for good."""
         values: dict[str, Any] = {"state": state}
-        if gate is not None:
-            values["gate"] = dict(gate)
         if state is VersionState.PROMOTED:
             values["promoted_at"] = self._clock()
+        self._connection.execute(update(versions).where(versions.c.version == version).values(values))
+
+    def set_gate(self, version: int, gate: GateDecision, forced_because: str | None = None) -> None:
+        """Record what the gate decided, and why a person overruled it."""
+        values = {
+            "gate_passed": gate.passed,
+            "gate_reasons": list(gate.reasons),
+            "gate_figures": gate.figures,
+            "forced_because": forced_because,
+        }
+        self._connection.execute(update(versions).where(versions.c.version == version).values(values))
+
+    def set_int8(self, version: int, int8: Int8Model | None) -> None:
+        """Record what came of its int8 model; None where none was wanted."""
+        values = {
+            "int8_passed": None if int8 is None else int8.passed,
+            "int8_reasons": None if int8 is None else list(int8.reasons),
+            "int8_sha256": None if int8 is None else int8.sha256,
+        }
         self._connection.execute(update(versions).where(versions.c.version == version).values(values))
 
 
@@ -122,7 +138,12 @@ class Accuracies(Repository):
 
 def _record(row: object) -> Version:
     values = fields(row)  # type: ignore[arg-type]
-    return Version(**values | {"state": VersionState(values["state"]), "classes": tuple(values["classes"])})
+    passed, reasons, figures = (values.pop(f"gate_{name}") for name in ("passed", "reasons", "figures"))
+    gate = None if passed is None else GateDecision(passed, tuple(reasons), figures)
+    usable, why, sha256 = (values.pop(f"int8_{name}") for name in ("passed", "reasons", "sha256"))
+    int8 = None if usable is None else Int8Model(usable, tuple(why), sha256)
+    more = {"state": VersionState(values["state"]), "classes": tuple(values["classes"]), "gate": gate, "int8": int8}
+    return Version(**values | more)
 
 
 _KINDS = {str(kind): kind for kind in AccuracyKind}

@@ -79,7 +79,7 @@ def test_not_while_the_daemon_works(kept, adaptd):
 
 class TestOriginals:
     def test_only_when_asked_for(self, kept):
-        """Those of finished batches go, waiting ones stay; images say so, and caches and quarantine stay."""
+        """Those of finished deliveries go, waiting ones stay; images say so, and caches and quarantine stay."""
         assert planned(kept) == ()
         (candidate,) = collect(kept, originals=True)
         assert (candidate.kind, candidate.paths) == (Kind.ORIGINALS, (kept.drop,))

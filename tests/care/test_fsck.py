@@ -60,7 +60,7 @@ def test_a_project_without_anything_is_clean(empty_shop):
 
 BREAKS = {
     "an original is lost": ("I1", "holds 2 files, not 3", lambda k: remove(k.drop / "b.png")),
-    "an original was renamed": ("I1", "b.png of batch 1: in no drop", lambda k: (k.drop / "b.png").rename(k.drop / "c.png")),
+    "an original was renamed": ("I1", "b.png of delivery 1: in no drop", lambda k: (k.drop / "b.png").rename(k.drop / "c.png")),
     "a whole drop is lost": ("I1", "drop 1 of night", lambda k: remove(k.drop)),
     "a waiting drop is lost": ("I1", "drop 2 of night", lambda k: remove(k.drop.parent / "2")),
     "a stray in a drop": ("I1", "holds 4 files, not 3", lambda k: touch(k.drop / "x.png")),
@@ -69,7 +69,7 @@ BREAKS = {
     "a stray in quarantine": ("I1", "quarantine/x.png: the store does not", lambda k: touch(k.state / "quarantine" / "x.png")),
     "a cache is lost": ("I1", "there is no cache", lambda k: remove(k.state / "cache" / "2-1-train")),
     "a cache is cut": ("I1", "pixels.u8 has", lambda k: (k.state / "cache" / "1-1-test" / "pixels.u8").write_bytes(b"")),
-    "a cache lacks a row": ("I1", "night, batch 1", lambda k: alter(k, "UPDATE images SET id = 99 WHERE name = 'b.png'")),
+    "a cache lacks a row": ("I1", "night, delivery 1", lambda k: alter(k, "UPDATE images SET id = 99 WHERE name = 'b.png'")),
     "a memory is lost": ("I1", "the memory of night", lambda k: remove(k.state / "memory" / "2-2")),
     "a claim is cut short": ("I1", "may still be there too", lambda k: touch(k.drop.parent / ".claimed-3.json")),
     "a count is wrong": (
@@ -164,7 +164,7 @@ def test_deep_reads_every_byte(kept):
     assert check_project(kept.project) == ()
     told = []
     facts = [finding.what for finding in check_project(kept.project, lambda done, total: told.append((done, total)))]
-    assert ["b.png of batch 1: not the bytes" in facts[0], "1 images" in facts[1], len(facts)] == [True, True, 2]
+    assert ["b.png of delivery 1: not the bytes" in facts[0], "1 images" in facts[1], len(facts)] == [True, True, 2]
     assert all(done <= total for done, total in told)
 
 
@@ -221,7 +221,7 @@ class TestInMotion:
         alter(kept, f"UPDATE drops SET path = '{kept.root}/elsewhere' WHERE number = 2")
         remove(kept.drop.parent / "2")
         assert "wait to be read" in check_project(kept.project)[0].what
-        alter(kept, "UPDATE drops SET batch = 0 WHERE number = 2")
+        alter(kept, "UPDATE drops SET delivery = 0 WHERE number = 2")
         assert check_project(kept.project) == ()
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from adaptd.records import Accuracy, AccuracyKind, DomainState, MemoryItem, NewImage, VersionState
+from adaptd.records import Accuracy, AccuracyKind, DomainState, EventKind, MemoryItem, NewImage, VersionState
 from adaptd.store import NewDrop, NewEpisode, NewVersion, Store
 
 HOSTILE = "[red]<script>\n\u202egnp.exe"
@@ -16,7 +16,7 @@ def told(project):
     with Store(project / "state" / "adaptd.db") as store, store.writing() as tx:
         source = tx.domains.add("source", DomainState.DONE)
         night = tx.domains.add("night", DomainState.DONE)
-        tx.events.add("domain-queued", "night: 2 images accepted", domain_id=night.id)
+        tx.events.add(EventKind.DOMAIN_QUEUED, "night: 2 images accepted", domain_id=night.id)
         drops = [tx.drops.add(NewDrop(night.id, n, f"domains/2/{n}", "night", "0" * 64, 4, 5000)) for n in (1, 2)]
         tx.drops.take_in([drops[0].id], 1)
         tx.drops.count(drops[0].id, accepted=2, duplicates=1)
@@ -42,7 +42,7 @@ def told(project):
         tx.memories.replace(night.id, [MemoryItem(ids["a" * 64], night.id, "a", 0.9)])
         tx.pauses.add("*", "over the weekend")
         tx.pauses.add("fog", "not this one")
-        tx.events.add("episode-done", f"episode 1 gave {HOSTILE}", domain_id=night.id)
+        tx.events.add(EventKind.EPISODE_DONE, f"episode 1 gave {HOSTILE}", domain_id=night.id)
         tx.events.add("daemon-started", "of no domain")
     return project
 
@@ -54,12 +54,12 @@ def test_a_person_reads_it_all(adaptd, told):
     for line in (
         "  2 images, 1 kept in memory",
         "(everything): over the weekend",
-        "4 files, 5.0 kB; batch 1: 2 accepted, 1 duplicates",
+        "4 files, 5.0 kB; delivery 1: 2 accepted, 1 duplicates",
         "4 files, 5.0 kB; waits",
         "  rejected: 4 truncated ([red]<script>\\n\\u202egnp.exe, x.gif, y.gif, …)",
         "  rejected: 1 empty (e.png)",
         "failed, its worker died 1 times: its worker died [red]<script>\\n\\u202egnp.exe",
-        "episode 1 on batch 1 with grcl: done after 0 s",
+        "episode 1 on delivery 1 with grcl: done after 0 s",
         "  version 2: rejected, gate failed; source fell by 25.0 %",
         "  source: 75.0% measured → 50.0% measured (-25.0%)",
         "  night: 40.0% estimated → 50.0% measured\n",

@@ -27,7 +27,7 @@ def test_any_number_of_domains_is_drawn(n, tmp_path):
 
 
 def test_unknown_and_late_domains_are_drawn(tmp_path):
-    """Empty columns, unknown entries and second batches are no obstacle."""
+    """Empty columns, unknown entries and second deliveries are no obstacle."""
     known = Entry(0.5, AccuracyKind.MEASURED)
     rows = ((known, None), (None, None), (known, None), (None, None))
     plot_matrix(Matrix(("source", "a"), (0, 1, 2, 5), rows, (0, 1)), tmp_path / "R.png")

@@ -286,7 +286,7 @@ class TestAgain:
         assert recorded(adapted_shop) == before
 
     def test_only_new_tests(self, adapted_shop, night, paint, tmp_path):
-        """New test images without new images to learn from leave no half-recorded batch."""
+        """New test images without new images to learn from leave no half-recorded delivery."""
         before = recorded(adapted_shop)
         tests = paint(tmp_path / "tests", 2, seed=30)
         assert "nothing new to learn" in adapted_shop.refuses("adapt", night, "--test", tests)
@@ -308,9 +308,9 @@ class TestAgain:
         assert document["matrix"]["episodes"] == [0, 1, 2]
         assert document["matrix"]["n"] == [[12, 12], [12, 12], [12, 18]]
         assert (document["queue"][0]["images"], document["queue"][0]["quarantined"]) == (60 + 12 + 21 + 6, 1)
-        memory = shop.rows("SELECT m.image_id, m.confidence, i.batch FROM memories m JOIN images i ON i.id = m.image_id")
-        assert (len(first), len(memory), {batch for *_, batch in memory}) == (60, 70, {1, 2})
-        assert {(image, sure) for image, sure, batch in memory if batch == 1} <= first
+        memory = shop.rows("SELECT m.image_id, m.confidence, i.delivery FROM memories m JOIN images i ON i.id = m.image_id")
+        assert (len(first), len(memory), {delivery for *_, delivery in memory}) == (60, 70, {1, 2})
+        assert {(image, sure) for image, sure, delivery in memory if delivery == 1} <= first
         assert shop.leftovers() == []
 
     def test_a_small_second_batch_waits(self, shop, night, paint, tmp_path):
@@ -326,7 +326,7 @@ class TestAgain:
         assert recorded(shop) == before
 
     def test_duplicates_between_train_and_test(self, shop, paint, tmp_path):
-        """A test image is never trained on, whichever batch it came with."""
+        """A test image is never trained on, whichever delivery it came with."""
         folder = paint(tmp_path / "fog", 10, seed=10, flat=True)
         (folder / "_test" / "a").mkdir(parents=True)
         shutil.copy(folder / "a-10-000.png", folder / "_test" / "a" / "other-name.png")
@@ -338,7 +338,7 @@ class TestAgain:
         assert shop.rows("SELECT split, count(*) FROM images WHERE domain_id = 2 GROUP BY split") == [("test", 1), ("train", 59)]
 
     def test_a_failed_episode_can_be_tried_again(self, shop, night):
-        """Its batch is not taken for learned: the same command with other settings works, and leaves one row of R."""
+        """Its delivery is not taken for learned: the same command with other settings works, and leaves one row of R."""
         explosive = {"ADAPTD_TRAINING__LEARNING_RATE": "1e30", "ADAPTD_TRAINING__MAX_NONFINITE_STEPS": "2"}
         error = shop.refuses("adapt", night, env=explosive)
         assert "lower the learning_rate" in error

@@ -19,7 +19,7 @@ from adaptd.project.layers import load_project
 from adaptd.project.layout import Layout
 from adaptd.project.lock import Holder
 from adaptd.project.settings import Settings
-from adaptd.records import Accuracy, AccuracyKind, DomainState, MemoryItem, NewImage, Split, VersionState
+from adaptd.records import Accuracy, AccuracyKind, DomainState, EventKind, MemoryItem, NewImage, Split, VersionState
 from adaptd.store import NewEpisode, NewVersion, Store, Transaction
 from adaptd.store.migrate import upgrade
 
@@ -56,7 +56,7 @@ def _fill(tx: Transaction, layout: Layout) -> None:
         tx.episodes.commit(episode.id, lease, {})
     tx.accuracies.record(Accuracy(2, night.id, AccuracyKind.ESTIMATED, 0.75, 60, estimator="atc"))
     tx.memories.replace(night.id, [MemoryItem(next(iter(ids.values())), night.id, HOSTILE, 0.99)])
-    tx.events.add("domain-queued", HOSTILE, domain_id=odd.id)
+    tx.events.add(EventKind.DOMAIN_QUEUED, HOSTILE, domain_id=odd.id)
     insight = Insight((HOSTILE, "b"), (1, 2), (night.id, night.id), (0, None), (0, 1), (1, 1), ((0, 0), (1, 1)), ((0, 1), (1, 0)))
     layout.insight(2).parent.mkdir()
     layout.insight(2).write_text(insight.to_text())

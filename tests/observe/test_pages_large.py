@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from adaptd.project.settings import Settings
-from adaptd.records import DomainState, NewImage, VersionState
+from adaptd.records import DomainState, EventKind, NewImage, VersionState
 from adaptd.store import NewEpisode, NewVersion, Store, Transaction
 from adaptd.store.migrate import upgrade
 
@@ -55,7 +55,9 @@ def _episode(tx: Transaction, number: int, domain_id: int) -> None:
     tx.episodes.commit(episode.id, lease, {"constraint_active_ratio": {"source": 0.5, "memory": 0.25}})
     state = VersionState.PROMOTED if number % 7 else VersionState.REJECTED
     tx.versions.set_state(version.version, state, {"passed": bool(number % 7), "reasons": ["As it is."], "figures": {}})
-    tx.events.add("episode-done", f"episode {number}", domain_id=domain_id, episode_id=episode.id, version=version.version)
+    tx.events.add(
+        EventKind.EPISODE_DONE, f"episode {number}", domain_id=domain_id, episode_id=episode.id, version=version.version
+    )
 
 
 def _accuracies(address: Path, domains: list[int]) -> None:

@@ -100,7 +100,7 @@ def test_a_full_disk(small_disk, start, pictures, reference):
     wait_until(lambda: warned(shop, "trying again by itself"), "the alarm")
     ballast.unlink()
     daemon.until(camera="done")
-    wait_until(lambda: shop.rows("SELECT batch FROM drops ORDER BY id") == [(1,), (1,)], "the import of the second")
+    wait_until(lambda: shop.rows("SELECT delivery FROM drops ORDER BY id") == [(1,), (1,)], "the import of the second")
     assert daemon.stop() == 0
     attempts, deaths = reference(shop)
     assert attempts > 1
@@ -138,7 +138,7 @@ def test_a_locked_database(shop, start, drop, pictures, reference):
         assert (inbox / "later").is_dir()
     daemon.until(camera="done")
     assert reference(shop) == (1, [])
-    wait_until(lambda: shop.rows("SELECT batch FROM drops ORDER BY id") == [(1,), (1,)], "the import of the second")
+    wait_until(lambda: shop.rows("SELECT delivery FROM drops ORDER BY id") == [(1,), (1,)], "the import of the second")
     assert daemon.stop() == 0
 
 

@@ -1,4 +1,4 @@
-"""However a folder comes into the inbox: it becomes one batch with everything in it, and every file is accounted for."""
+"""However a folder comes into the inbox: it becomes one delivery with everything in it, and every file is accounted for."""
 
 import os
 import shutil
@@ -72,7 +72,7 @@ def test_many_tiny_files_at_once(shop, start, paint, tmp_path):
 
 
 def test_late_files_and_known_files(shop, start, drop, pictures, paint, tmp_path):
-    """What comes later is the next batch of its domain; what is known already brings nothing new; too little waits for more."""
+    """What comes later is the next delivery; what is known already brings nothing new; too little waits for more."""
     inbox = shop.root / "inbox"
     few = paint(tmp_path / "few", 2, seed=77, flat=True)
     more = paint(tmp_path / "more", 6, seed=78, flat=True)
@@ -84,12 +84,12 @@ def test_late_files_and_known_files(shop, start, drop, pictures, paint, tmp_path
     waits = "SELECT count(*) FROM domains WHERE state = 'settled' AND reason LIKE '%too few images%6 training images%'"
     wait_until(lambda: shop.rows(waits) == [(1,)], "waiting for more")
     drop(more, inbox / "camera")
-    wait_until(lambda: shop.rows("SELECT count(*) FROM episodes WHERE state = 'done'") == [(3,)], "the second batch")
+    wait_until(lambda: shop.rows("SELECT count(*) FROM episodes WHERE state = 'done'") == [(3,)], "the second delivery")
     drop(pictures(0), inbox / "camera")
-    wait_until(lambda: shop.rows("SELECT count(*) FROM drops WHERE batch = 0") == [(1,)], "nothing new")
+    wait_until(lambda: shop.rows("SELECT count(*) FROM drops WHERE delivery = 0") == [(1,)], "nothing new")
     daemon.until(camera="done")
     assert daemon.stop() == 0
-    assert shop.rows("SELECT number, batch, accepted, duplicates FROM drops ORDER BY id") == [
+    assert shop.rows("SELECT number, delivery, accepted, duplicates FROM drops ORDER BY id") == [
         (1, 1, 39, 0),
         (2, 2, 6, 0),
         (3, 2, 18, 0),
@@ -108,13 +108,15 @@ def test_in_place(shop, start, drop, pictures, paint, tmp_path):
     assert start(shop, "--drain", env=env).end() == 0
     assert start(shop, "--drain", env=env).end() == 0
     assert shop.rows("SELECT state, images FROM domains WHERE name = 'camera'") == [("queued", 39)]
-    assert shop.rows("SELECT batch, accepted FROM drops") == [(1, 39)]
+    assert shop.rows("SELECT delivery, accepted FROM drops") == [(1, 39)]
     assert before == sorted((str(path), path.lstat().st_mtime_ns) for path in folder.rglob("*"))
     for path in (inbox, folder, folder / "_test"):
         path.chmod(0o755)
     paint(folder, 6, seed=79, flat=True)
     assert start(shop, "--drain", env=env).end() == 0
-    assert shop.rows("SELECT number, batch, files FROM drops ORDER BY id") == [(1, 1, 39), (2, None, 57)], "the next batch waits"
+    assert shop.rows("SELECT number, delivery, files FROM drops ORDER BY id") == [(1, 1, 39), (2, None, 57)], (
+        "the next delivery waits"
+    )
 
 
 def test_from_another_filesystem(shop, start, drop, pictures):

@@ -42,14 +42,16 @@ def outcome(shop) -> dict:
         "R": shop.rows("SELECT version, domain_id, kind, value, n FROM accuracies ORDER BY version, domain_id, kind"),
         "weights": shop.rows("SELECT version, parent, weights_sha256 FROM versions ORDER BY version"),
         "files": files_in(shop.state / "weights"),
-        "images": shop.rows("SELECT domain_id, sha256, name, split, label, batch FROM images ORDER BY domain_id, batch, sha256"),
+        "images": shop.rows(
+            "SELECT domain_id, sha256, name, split, label, delivery FROM images ORDER BY domain_id, delivery, sha256"
+        ),
         "memory": shop.rows(
             "SELECT i.sha256, m.pseudo_label, m.confidence FROM memories m JOIN images i ON i.id = m.image_id ORDER BY i.sha256"
         ),
         "quarantine": shop.rows("SELECT domain_id, name, reason, detail, path FROM quarantine ORDER BY domain_id, name"),
         "domains": shop.rows("SELECT id, name, position, state, reason, images, quarantined FROM domains ORDER BY id"),
-        "drops": shop.rows("SELECT domain_id, number, path, files, batch, accepted, duplicates FROM drops ORDER BY domain_id"),
-        "episodes": shop.rows("SELECT number, domain_id, batch, method, state FROM episodes ORDER BY number"),
+        "drops": shop.rows("SELECT domain_id, number, path, files, delivery, accepted, duplicates FROM drops ORDER BY domain_id"),
+        "episodes": shop.rows("SELECT number, domain_id, delivery, method, state FROM episodes ORDER BY number"),
     }
 
 

@@ -134,7 +134,7 @@ class TestTheGate:
         assert is_clean(wrecked)
 
     def test_the_next_episode_begins_with_the_promoted_version(self, wrecked, tmp_path, paint):
-        """Not with the rejected one; and a second batch that is rejected leaves the memory of the first alone."""
+        """Not with the rejected one; and a second delivery that is rejected leaves the memory of the first alone."""
         more = paint(tmp_path / "night", 20, seed=9, shift=30, flat=True)
         memory = wrecked.rows("SELECT * FROM memories")
         wrecked.does("adapt", more, env=WRECK)
@@ -231,7 +231,7 @@ class TestTwins:
         assert (told.model, told.version, told.parity.exporter) == ("shop-int8", 3, "int8")
         assert told.quantization.n == 12
         assert told.model_sha256 != card(adapted_shop, 3).model_sha256
-        assert versions(adapted_shop)[-1]["gate"]["int8"] == {
+        assert versions(adapted_shop)[-1]["int8"] == {
             "passed": True, "reasons": list(told.gate.reasons), "sha256": told.model_sha256
         }  # fmt: skip
         assert is_clean(adapted_shop)
@@ -245,7 +245,7 @@ class TestTwins:
         stray = adapted_shop.root / "models" / "shop-int8" / "9"
         stray.mkdir(parents=True)
         adapted_shop.does("rollback", env=INT8)
-        told = versions(adapted_shop)[-1]["gate"]["int8"]
+        told = versions(adapted_shop)[-1]["int8"]
         assert told == {
             "passed": False, "reasons": [f"{stray} would be served instead of version 3: move it away"], "sha256": None
         }  # fmt: skip

@@ -19,7 +19,7 @@ ROWS = {
     ],
     "images": [
         {"id": n, "domain_id": 1 + n // 3, "sha256": str(n) * 64, "size_bytes": n, "name": f"{n}.png", "split": "train"}
-        | {"state": "accepted", "label": "dog", "batch": 1}
+        | {"state": "accepted", "label": "dog", "delivery": 1}
         for n in (1, 2, 3)
     ],
     "drops": [
@@ -33,12 +33,12 @@ ROWS = {
             "files": 2,
             "size_bytes": 9,
         }
-        | {"batch": 1, "accepted": 1, "claimed_at": NOW}
+        | {"delivery": 1, "accepted": 1, "claimed_at": NOW}
     ],
     "pauses": [{"scope": "night", "reason": "by hand", "at": NOW}],
     "quarantine": [{"id": 1, "domain_id": 2, "name": "x", "reason": "empty", "detail": "0 bytes", "created_at": NOW}],
     "episodes": [
-        {"id": 1, "number": 0, "domain_id": 1, "batch": 1, "method": "supervised", "seed": 0, "state": "done", "config": "{}"}
+        {"id": 1, "number": 0, "domain_id": 1, "delivery": 1, "method": "supervised", "seed": 0, "state": "done", "config": "{}"}
         | {"config_hash": "0" * 64, "phase": "done", "step": 9, "steps": 9, "report": "{}", "created_at": NOW}
     ],
     "checkpoints": [{"id": 1, "episode_id": 1, "step": 5, "path": "p", "sha256": "0" * 64, "created_at": NOW}],
@@ -46,6 +46,13 @@ ROWS = {
     "versions": [
         {"version": 1, "episode_id": 1, "state": "promoted", "classes": '["cat", "dog"]', "weights_path": "w"}
         | {"weights_sha256": "0" * 64, "created_at": NOW, "promoted_at": NOW}
+        | {
+            "gate_passed": True,
+            "gate_reasons": '["It is the first."]',
+            "gate_figures": "{}",
+            "int8_passed": False,
+            "int8_reasons": "[]",
+        }
     ],
     "accuracies": [{"version": 1, "domain_id": 1, "kind": "measured", "value": 0.5, "n": 2, "correct": 1}],
     "events": [{"id": 1, "at": NOW, "kind": "made", "message": "by make_golden", "details": "{}"}],

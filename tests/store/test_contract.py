@@ -10,7 +10,9 @@ from adaptd.records import (
     AccuracyKind,
     DomainState,
     EpisodeState,
+    GateDecision,
     ImageState,
+    Int8Model,
     MemoryItem,
     NewImage,
     Progress,
@@ -150,9 +152,9 @@ class TestImages:
         """Its rows go, the others stay, and the domain counts again."""
         with store.writing() as tx:
             domain = add_domain(tx)
-            tx.images.add_many(domain, [image("a"), image("b", split=Split.TEST), image("c", batch=2), image("d", batch=2)])
+            tx.images.add_many(domain, [image("a"), image("b", split=Split.TEST), image("c", delivery=2), image("d", delivery=2)])
             assert tx.images.list_parts(domain) == ((1, Split.TEST), (1, Split.TRAIN), (2, Split.TRAIN))
-            tx.images.remove_batch(domain, 2)
+            tx.images.remove_delivery(domain, 2)
             assert tx.images.list_parts(domain) == ((1, Split.TEST), (1, Split.TRAIN))
             assert tx.domains.get(domain).images == 2
 
@@ -194,7 +196,7 @@ def test_quarantine_keeps_the_reason_and_counts(store):
 
 
 def test_drops_wait_until_they_are_in_a_batch_and_can_be_given_back(store):
-    """Numbers count within the domain; a batch may be of several drops; what nothing was learned from waits again."""
+    """Numbers count within the domain; a delivery may be of several drops; what nothing was learned from waits again."""
     with store.writing() as tx:
         one, two = add_domain(tx, "one"), add_domain(tx, "two")
         drops = [
@@ -217,14 +219,14 @@ def test_originals_can_be_forgotten(store):
         drop = tx.drops.add(NewDrop(domain, 1, "domains/1/1", "camera-7", "0" * 64, 2, 9)).id
         tx.drops.take_in([drop], 1)
         tx.drops.count(drop, accepted=1, duplicates=0)
-        tx.images.add_many(domain, [image("a"), image("b", batch=2)])
+        tx.images.add_many(domain, [image("a"), image("b", delivery=2)])
         tx.drops.take_out(drop)
         assert tx.drops.get(drop).files == 1
         tx.drops.forget_originals(drop, 1)
         tx.drops.take_out(drop)
         tx.images.forget_originals(domain, 1)
         kept = tx.drops.get(drop)
-        assert (kept.files, kept.size_bytes, kept.accepted, kept.batch) == (0, 0, 1, 1)
+        assert (kept.files, kept.size_bytes, kept.accepted, kept.delivery) == (0, 0, 1, 1)
         assert [item.state for item in tx.images.list_for(domain)] == [ImageState.REMOVED, ImageState.ACCEPTED]
 
 
@@ -239,11 +241,13 @@ def test_pauses_are_by_scope(store):
 
 class TestEpisodes:
     def test_a_stale_lease_cannot_write(self, store):
-        """After a second lease the first one's holder is refused and changes nothing."""
+        """While a lease stands no other is granted; after a second one the first one's holder is refused and changes nothing."""
         with store.writing() as tx:
             key = add_episode(tx)
             old = tx.episodes.lease(key, "worker-1", "boot", 10.0)
-            new = tx.episodes.lease(key, "worker-2", "boot", 20.0)
+            with pytest.raises(StoreConflict, match="being worked on by worker-1"):
+                tx.episodes.lease(key, "worker-2", "boot", 20.0)
+            new = tx.episodes.lease(key, "worker-2", "boot", 20.0, gone=old)
             assert new.fence == old.fence + 1
         with pytest.raises(StoreConflict, match="taken by another worker"), store.writing() as tx:
             tx.episodes.progress(key, old, Progress("training", 5, 10))
@@ -303,15 +307,15 @@ class TestEpisodes:
             assert [item.id for item in tx.episodes.list_all(EpisodeState.DONE)] == [key]
 
     def test_a_failed_batch_is_open_again(self, store):
-        """The last batch is that of an episode that is done or still to come; a failed one does not count."""
+        """The last delivery is that of an episode that is done or still to come; a failed one does not count."""
         with store.writing() as tx:
             first = tx.episodes.get(add_episode(tx))
             lease = tx.episodes.lease(first.id, "worker", "boot", 1.0)
             assert (first.id, tx.domains.get(first.domain_id).name) in tx.episodes.list_unfinished()
-            assert tx.episodes.last_batch(first.domain_id) == 1
+            assert tx.episodes.last_delivery(first.domain_id) == 1
             tx.episodes.fail(first.id, lease, "no reason")
             assert first.id not in dict(tx.episodes.list_unfinished())
-            assert tx.episodes.last_batch(first.domain_id) == 0
+            assert tx.episodes.last_delivery(first.domain_id) == 0
 
     def test_checkpoints_of_one_or_of_all_are_forgotten(self, store):
         """A failed episode loses its own, a commit those of all."""
@@ -361,13 +365,17 @@ class TestVersions:
         """The newest promoted version is found with its time and the gate's reasons."""
         with store.writing() as tx:
             add_version(tx)
-            tx.versions.set_state(1, VersionState.PROMOTED, {"passed": True, "reasons": []})
+            tx.versions.set_gate(1, GateDecision(passed=True, reasons=("It holds.",)), "the customer asked")
+            tx.versions.set_int8(1, Int8Model(passed=False, reasons=("It loses too much.",), sha256=None))
+            tx.versions.set_state(1, VersionState.PROMOTED)
             add_version(tx)
             promoted = tx.versions.find_latest(VersionState.PROMOTED)
             assert promoted.version == 1
             assert promoted.promoted_at is not None
-            assert promoted.gate == {"passed": True, "reasons": []}
-            assert tx.versions.find_latest().gate is None
+            assert (promoted.gate, promoted.forced_because) == (GateDecision(True, ("It holds.",), {}), "the customer asked")
+            assert promoted.int8 == Int8Model(False, ("It loses too much.",), None)
+            candidate = tx.versions.find_latest()
+            assert (candidate.gate, candidate.forced_because, candidate.int8) == (None, None, None)
 
     def test_a_measurement_never_changes(self, store):
         """The same measurement again is fine; another value is refused and the first one stays."""

@@ -1,6 +1,7 @@
 """Every revision goes up and down on both engines, keeps rows, and ends as the tables say."""
 
 import importlib.util
+import json
 import shutil
 import sqlite3
 from contextlib import closing
@@ -10,8 +11,10 @@ import pytest
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import text
 
 from adaptd.errors import StoreConflict, StoreTooNew
+from adaptd.records import GateDecision, Int8Model
 from adaptd.store import Store, migrate
 from adaptd.store.schema import REVISIONS
 from adaptd.store.tables import metadata
@@ -55,6 +58,36 @@ def test_golden_files_upgrade_and_keep_their_rows(revision, tmp_path):
         assert tx.versions.get(1).classes == ("cat", "dog")
         assert tx.accuracies.list_all()[0].correct == 1
         assert tx.events.list_latest(1)[0].kind == "made"
+
+
+def test_what_a_gate_said_moves_into_columns_and_back(empty_address, tmp_path):
+    """Revision 0003 loses nothing of it, forwards and backwards, on both engines."""
+    told = {"passed": False, "reasons": ["It fell."], "figures": {"source": 0.5}, "forced_because": "asked"}
+    told["int8"] = {"passed": True, "reasons": [], "sha256": "1" * 64}
+    migrate.upgrade(empty_address, tmp_path / "backups", "0002")
+    with migrate.migrating(empty_address) as connection:
+        for statement in OLD_VERSION:
+            connection.execute(text(statement), {"gate": json.dumps(told)} if ":gate" in statement else {})
+    migrate.upgrade(empty_address, tmp_path / "backups")
+    with Store(empty_address) as store, store.reading() as tx:
+        version = tx.versions.get(1)
+        assert version.gate == GateDecision(passed=False, reasons=("It fell.",), figures={"source": 0.5})
+        assert (version.forced_because, version.int8) == ("asked", Int8Model(passed=True, reasons=(), sha256="1" * 64))
+        assert (tx.episodes.get(1).delivery, tx.episodes.get(1).lease) == (3, None)
+    migrate.downgrade(empty_address, "0002")
+    with migrate.migrating(empty_address) as connection:
+        gate, batch = connection.execute(text("SELECT v.gate, e.batch FROM versions v JOIN episodes e ON e.id = 1")).one()
+    assert ((json.loads(gate) if isinstance(gate, str) else gate), batch) == (told, 3)
+
+
+OLD_VERSION = (
+    "INSERT INTO domains (id, name, state, created_at, updated_at) VALUES (1, 'source', 'done', '2026-11-16', '2026-11-16')",
+    """INSERT INTO episodes
+    (id, domain_id, batch, method, seed, state, config, config_hash, phase, step, steps, report, created_at, lease_owner)
+    VALUES (1, 1, 3, 'grcl', 0, 'training', '{}', '', 'training', 0, 9, '{}', '2026-11-16', 'host:7')""",
+    """INSERT INTO versions (version, episode_id, state, classes, weights_path, weights_sha256, gate, created_at)
+    VALUES (1, 1, 'promoted', '[]', 'w', '', :gate, '2026-11-16')""",
+)
 
 
 def test_golden_rows_fill_every_table():

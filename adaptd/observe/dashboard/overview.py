@@ -96,7 +96,7 @@ def _attention(tx: Transaction, status: dict[str, Any]) -> list[Attention]:
     found = [Attention(text) for text in status["daemon"]["warnings"]]
     newest = tx.versions.find_latest()
     if newest is not None and newest.state is VersionState.REJECTED:
-        reasons = (newest.gate or {}).get("reasons") or ["no reason is known"]
+        reasons = (newest.gate and newest.gate.reasons) or ("no reason was kept",)
         found.append(Attention(f"The gate rejected version {newest.version}: {reasons[0]}", version=newest.version))
     for name, loss in status["metrics"]["forgetting"].items():
         if loss is not None and loss > FORGOTTEN:

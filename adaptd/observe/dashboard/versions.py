@@ -31,7 +31,7 @@ def view_version(tx: Transaction, site: Site, number: int) -> dict[str, Any]:
     return {
         "item": item,
         "version": version,
-        "figures": (version.gate or {}).get("figures", {}),
+        "figures": version.gate.figures if version.gate else {},
         "rows": compare(tx, version),
         "card": read_card(Path(item["path"])) if item["path"] else None,
         "children": [each["version"] for each in items if each["parent"] == number],

@@ -1,0 +1,61 @@
+"""Who works on an episode: taking its lease, and finding out that the owner of one that stands is gone.
+
+An owner is gone when its process is, when its machine was started again, or when it did not renew its lease in time: on this boot
+by the monotonic clock; on another machine, whose clock means nothing here, when nothing happened to the lease while we watched
+for as long as one lasts. The wall clock decides nothing.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Callable
+
+from adaptd.errors import StoreConflict
+from adaptd.machine import boot_id, process_started
+from adaptd.records import Lease
+from adaptd.store import Store
+
+LEASE_SECONDS = 60.0
+"""A lease that was not renewed for this long is over."""
+WATCH_SECONDS = 0.5
+"""While another owner may still be there, its lease is looked at this often."""
+
+
+def name_owner() -> str:
+    """This process, told from a later one with the same id by when it started."""
+    return f"{socket.gethostname()}:{os.getpid()}:{process_started(os.getpid())}"
+
+
+def take_lease(store: Store, episode_id: int, check_stop: Callable[[], None] = lambda: None) -> Lease:
+    """Become the one who works on an episode; waits for an owner that may be gone, at most as long as a lease lasts.
+
+    Args:
+        store: where leases are.
+        episode_id: the episode.
+        check_stop: called while waiting; may raise.
+
+    Raises:
+        StoreConflict: the episode is over, or its owner renews its lease.
+    """
+    watched_since, seen = time.monotonic(), None
+    while True:
+        with store.reading() as tx:
+            standing = tx.episodes.get(episode_id).lease
+        now = time.monotonic()
+        if standing is None or is_gone(standing, now) or (standing == seen and now - watched_since >= LEASE_SECONDS):
+            with store.writing() as tx:
+                return tx.episodes.lease(episode_id, name_owner(), boot_id(), now + LEASE_SECONDS, gone=standing)
+        if seen not in {None, standing}:
+            raise StoreConflict(f"the episode is being worked on by {standing.owner}: stop that process first, or wait for it")
+        seen = standing
+        check_stop()
+        time.sleep(WATCH_SECONDS)
+
+
+def is_gone(lease: Lease, now: float) -> bool:
+    """Whether the owner of a lease cannot be at work any more, as far as this machine can tell at once."""
+    host, pid, started = lease.owner.rsplit(":", 2)
+    is_this_host, is_this_boot = host == socket.gethostname(), lease.boot_id == boot_id()
+    if not is_this_boot:
+        return is_this_host
+    return now >= lease.expires_monotonic or (is_this_host and process_started(int(pid)) != started)
