@@ -10,9 +10,9 @@ Each folder has one `Arrival` in one state. Only the functions of this table cha
 | SETTLED  | there is no room for a copy of it                                  | REFUSED           | `_refuse`    |
 | SETTLED  | it is read in place, and these files were taken before             | IN_PLACE          | `_recognise` |
 | SETTLED  | the store has a row for it, by which a start after a kill finds it | RECORDED          | `_record`    |
-| RECORDED | it is read in place, nothing moves: its domain is settled          | IN_PLACE          | `_finish`    |
+| RECORDED | it is read in place, nothing moves: next is the import             | IN_PLACE          | `_finish`    |
 | RECORDED | its move begins                                                    | CLAIMING          | `_claim`     |
-| CLAIMING | it lies in the state folder: its domain is settled                 | CLAIMED           | `_finish`    |
+| CLAIMING | it lies in the state folder: next is the import                    | CLAIMED           | `_finish`    |
 | CLAIMING | it cannot be moved: its row goes, its domain is what it was        | REFUSED           | `_refuse`    |
 | CLAIMING | it changed, or the disk is full: likewise                          | ARRIVING          | `_take_back` |
 | CLAIMING | it was moved, but the disk failed after that                       | RECORDED          | `_end_claim` |

@@ -174,6 +174,15 @@ def test_from_first_sight_to_claim(shop):
     assert shop.arrivals.is_quiet
 
 
+def test_two_folders_of_one_domain(shop):
+    """Each is a drop of its own, in the order in which they came."""
+    shop.drop("camera-7", "1.jpg")
+    shop.drop("Camera 7", "2.jpg", "3.jpg")
+    shop.settle()
+    assert shop.domains() == {"camera-7": "settled"}
+    assert shop.drops() == [(1, "domains/1/1", 1), (2, "domains/1/2", 2)]
+
+
 def test_the_row_comes_before_the_rename(shop, monkeypatch):
     """When the folder moves, the store has its row."""
     rows = []

@@ -14,8 +14,9 @@ import pytest
 
 from adaptd.errors import ClaimRefused, DropChanged
 from adaptd.intake import moving
-from adaptd.intake.claiming import begin_claim, claim, require_room
+from adaptd.intake.claiming import begin_claim, claim, finish_claim, require_room
 from adaptd.intake.tree import read_tree
+from adaptd.text import printable
 
 NAMES = ("1.jpg", "sub/2.jpg", "sub/deep/3.jpg", "_READY")
 
@@ -133,12 +134,17 @@ def test_a_socket_is_left_behind_by_a_copy(inbox, plant, other_disk):
     assert list(other_disk.iterdir()) == [other_disk / "1"]
 
 
+def copy_without_removing(drop, target):
+    """A claim that was killed when the copy was complete."""
+    copy = moving.copy_tree(drop, target.with_name(f".claiming-{target.name}"))
+    target.with_name(f".claimed-{target.name}.json").write_text(json.dumps(moving.asdict(copy)))
+    target.with_name(f".claiming-{target.name}").rename(target)
+
+
 def test_only_what_was_copied_is_removed(inbox, plant, other_disk):
     """A file that was replaced, changed or added between the copy and the removal stays in the inbox as the next delivery."""
     drop, target = plant(inbox / "a", "1.jpg", "2.jpg", "3.jpg", "s/4.jpg"), other_disk / "1"
-    copy = moving.copy_tree(drop, moving._unfinished(target))
-    moving._manifest(target).write_text(json.dumps(moving.asdict(copy)))
-    moving._unfinished(target).rename(target)
+    copy_without_removing(drop, target)
     plant(drop, "new.jpg")
     (drop / "2.jpg").write_bytes(b"a newer one")
     status = (drop / "3.jpg").stat()
@@ -151,12 +157,21 @@ def test_only_what_was_copied_is_removed(inbox, plant, other_disk):
     assert list(other_disk.iterdir()) == [target]
 
 
+def test_a_claim_that_was_cut_short_is_finished(inbox, plant, other_disk):
+    """Copied, it goes from the inbox, whatever its name; not copied in full, it stays there, and nothing of the copy is left."""
+    drop, target = plant(inbox / os.fsdecode(b"na\xefve"), "1.jpg"), other_disk / "1"
+    moving.copy_tree(drop, target.with_name(".claiming-1"))
+    assert not finish_claim(inbox, printable(drop), target)
+    assert (content(drop), list(other_disk.iterdir())) == ({"1.jpg": b"1.jpg"}, [])
+    copy_without_removing(drop, target)
+    assert finish_claim(inbox, printable(drop), target)
+    assert (content(target), list(inbox.iterdir())) == ({"1.jpg": b"1.jpg"}, [])
+
+
 def test_while_the_inbox_is_away_a_copy_is_not_forgotten(inbox, plant, other_disk):
     """The removal waits until the inbox is back."""
     drop, target = plant(inbox / "a", "1.jpg"), other_disk / "1"
-    copy = moving.copy_tree(drop, moving._unfinished(target))
-    moving._manifest(target).write_text(json.dumps(moving.asdict(copy)))
-    moving._unfinished(target).rename(target)
+    copy_without_removing(drop, target)
     inbox.rename(inbox.with_name("away"))
     claim(drop, target)
     inbox.with_name("away").rename(inbox)
