@@ -10,7 +10,7 @@ import time
 from datetime import datetime
 from typing import Any
 
-from adaptd.care.restore import finish as finish_releases
+from adaptd.care.restore import finish as finish_restoring
 from adaptd.daemon.arrivals import Arrivals
 from adaptd.daemon.children import Child, Children
 from adaptd.daemon.jobs import Job, JobEnd, JobKind, JobOutcome
@@ -112,7 +112,7 @@ class Supervisor:
         if not self._is_recovered:
             sweep(self._store, self._layout)
             move_aside(self._store, self._layout)
-            finish_releases(self._store, self._layout)
+            finish_restoring(self._store, self._layout)
             self._is_recovered = True
         self._record_ends()
         with self._store.reading() as tx:

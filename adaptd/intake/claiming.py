@@ -19,15 +19,34 @@ from adaptd.text import printable
 _NO_PERMISSION = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
-def require_room(folder: Path, target: Path, size_bytes: int) -> None:
-    """A drop that has to be copied must fit on the target's disk.
+def claim(folder: Path, target: Path, fingerprint: str | None = None) -> tuple[str, ...]:
+    """Move a drop to `target`, which is one drop's for ever. What of it stays in the inbox and why: only copying leaves any.
+
+    Interrupted anywhere, the same call goes on. Until it does, the scan may show again what was copied and not yet removed:
+    finish claims first. A folder of the same name that appears in the inbox afterwards is another drop and not touched.
+
+    Args:
+        folder: the drop in the inbox.
+        target: where it goes; missing parents are made.
+        fingerprint: of the tree that was found settled.
 
     Raises:
-        ClaimRefused: it does not.
+        DropChanged: the drop is gone, or not the one of the fingerprint.
+        ClaimRefused: the inbox is read-only or the drop is in use.
+        OSError: the disk is full or broken; the drop is where it was.
     """
-    place = _existing(target)
-    if _has_to_copy(folder, target) and shutil.disk_usage(place).free < size_bytes:
-        raise ClaimRefused(f"{printable(folder)} does not fit on the disk of {place}: make room")
+    with _translating_errors(folder, target):
+        if not os.path.lexists(target):
+            _require_drop(folder, fingerprint)
+            make_folder(target.parent)
+            if not _rename(folder, target):
+                _require_removable(folder)
+                return move_drop(folder, target)
+        remove_copied(folder, target)
+        sync(target.parent)
+        if folder.parent.is_dir():
+            sync(folder.parent)
+        return ()
 
 
 def begin_claim(folder: Path, target: Path, fingerprint: str) -> Future[tuple[str, ...]]:
@@ -59,6 +78,17 @@ def finish_claim(inbox: Path, origin: str, target: Path) -> bool:
     return True
 
 
+def require_room(folder: Path, target: Path, size_bytes: int) -> None:
+    """A drop that has to be copied must fit on the target's disk.
+
+    Raises:
+        ClaimRefused: it does not.
+    """
+    place = _existing(target)
+    if _has_to_copy(folder, target) and shutil.disk_usage(place).free < size_bytes:
+        raise ClaimRefused(f"{printable(folder)} does not fit on the disk of {place}: make room")
+
+
 def _claim(claimed: Future[tuple[str, ...]], folder: Path, target: Path, fingerprint: str) -> None:
     try:
         claimed.set_result(claim(folder, target, fingerprint))
@@ -73,36 +103,6 @@ def _has_to_copy(folder: Path, target: Path) -> bool:
 def _existing(target: Path) -> Path:
     """The folder that a target's missing parents will be made in."""
     return next(parent for parent in target.parents if parent.is_dir())
-
-
-def claim(folder: Path, target: Path, fingerprint: str | None = None) -> tuple[str, ...]:
-    """Move a drop to `target`, which is one drop's for ever. What of it stays in the inbox and why: only copying leaves any.
-
-    Interrupted anywhere, the same call goes on. Until it does, the scan may show again what was copied and not yet removed:
-    finish claims first. A folder of the same name that appears in the inbox afterwards is another drop and not touched.
-
-    Args:
-        folder: the drop in the inbox.
-        target: where it goes; missing parents are made.
-        fingerprint: of the tree that was found settled.
-
-    Raises:
-        DropChanged: the drop is gone, or not the one of the fingerprint.
-        ClaimRefused: the inbox is read-only or the drop is in use.
-        OSError: the disk is full or broken; the drop is where it was.
-    """
-    with _translating_errors(folder, target):
-        if not os.path.lexists(target):
-            _require_drop(folder, fingerprint)
-            make_folder(target.parent)
-            if not _rename(folder, target):
-                _require_removable(folder)
-                return move_drop(folder, target)
-        remove_copied(folder, target)
-        sync(target.parent)
-        if folder.parent.is_dir():
-            sync(folder.parent)
-        return ()
 
 
 def _rename(folder: Path, target: Path) -> bool:
