@@ -92,7 +92,7 @@ class EventKind(StrEnum):
     EPISODE_FAILED = "episode-failed"
     CHECKPOINT_REFUSED = "checkpoint-refused"
     WORKER_DIED = "worker-died"
-    SET_ASIDE = "set-aside"
+    GIVEN_UP = "given-up"
     VERSION_REJECTED = "version-rejected"
     VERSION_PROMOTED = "version-promoted"
     VERSION_FORCED = "version-forced"

@@ -7,8 +7,8 @@ from typing import Any, Literal, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
-from adaptd.daemon.supervisor import FIXED
 from adaptd.project.layers import ENV_PREFIX, sections
+from adaptd.project.reload import FIXED
 
 HEADER = """# Settings
 

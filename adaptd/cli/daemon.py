@@ -42,10 +42,10 @@ def run(
     patience = min(project.settings.database.busy_timeout_seconds, LOCKED_SECONDS)
     with (
         noting_signals() as stop,
-        hold_project(project.state, "run") as voice,
+        hold_project(project.state, "run") as lock,
         Store(project.database, patience) as store,
     ):
-        supervisor = Supervisor(project, store, voice, stop)
+        supervisor = Supervisor(project, store, lock, stop)
         try:
             recover_repository(project, store)
         except (PublishError, OSError) as problem:

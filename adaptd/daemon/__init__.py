@@ -1,1 +1,1 @@
-"""The long-running process: lock, supervisor, worker. Composes the other rooms."""
+"""The long-running process: supervisor, arrivals, queue, workers. Composes the other rooms."""

@@ -1,75 +1,20 @@
-"""Worker processes as the supervisor sees them: started, asked to stop, and what they said in the end."""
+"""Worker processes as the supervisor sees them: started, asked to stop, and how they ended."""
 
 import contextlib
-import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Self
 
+from adaptd.daemon.jobs import Job, JobEnd, JobKind, JobOutcome
 from adaptd.project.layers import Project
 from adaptd.project.settings import Settings
 
-
-class Kind(StrEnum):
-    """What a worker does."""
-
-    IMPORT = "import"
-    EPISODE = "episode"
-    PUBLISH = "publish"
-
-
-class Outcome(StrEnum):
-    """How a worker's work ended.
-
-    `failed` is the work's own fault and recorded with its reason; `trouble` is the machine's (disk full, database locked), and
-    trying again later helps; `crashed` is anything nobody expected.
-    """
-
-    DONE = "done"
-    FAILED = "failed"
-    STOPPED = "stopped"
-    TAKEN = "taken"
-    TROUBLE = "trouble"
-    CRASHED = "crashed"
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """Work for one process: a domain to import or an episode to train, by id; a version to export again, by number."""
-
-    kind: Kind
-    key: int
-    domain: str
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How it ended."""
-
-    outcome: Outcome
-    reason: str
-
-    def to_line(self) -> str:
-        """As a worker says it on its standard output."""
-        return json.dumps({"outcome": self.outcome, "reason": self.reason})
-
-    @classmethod
-    def from_line(cls, line: str, code: int) -> Self:
-        """What a worker said; one that was killed said nothing."""
-        try:
-            said = json.loads(line)
-            return cls(Outcome(said["outcome"]), str(said["reason"]))
-        except (ValueError, KeyError, TypeError):
-            if code == -signal.SIGKILL:
-                return cls(Outcome.CRASHED, "it was killed by SIGKILL, as the kernel does when memory runs out")
-            how = f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
-            return cls(Outcome.CRASHED, f"{how}; its log lines tell more")
+log = logging.getLogger(__name__)
 
 
 class Child:
@@ -83,8 +28,8 @@ class Child:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
         )
-        self._asked = False
-        self._said = ""
+        self._is_stopping = False
+        self._last_line = ""
         self._send(project.settings)
         self._listener = threading.Thread(target=self._listen, args=(wake,), name=f"{job.kind} {job.key}", daemon=True)
         self._listener.start()
@@ -94,19 +39,19 @@ class Child:
         """Its process."""
         return self._process.pid
 
-    def find_end(self) -> Ended | None:
+    def find_end(self) -> JobEnd | None:
         """How it ended; None while it runs."""
         if self._listener.is_alive():
             return None
         code = self._process.wait()
-        if self._asked and code == -signal.SIGTERM:
-            return Ended(Outcome.STOPPED, "it was stopped before it began")
-        return Ended.from_line(self._said, code)
+        if self._is_stopping and code == -signal.SIGTERM:
+            return JobEnd(JobOutcome.STOPPED, "it was stopped before it began")
+        return JobEnd.from_line(self._last_line, code)
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Once: a second SIGTERM would end it without a checkpoint."""
-        if not self._asked:
-            self._asked = True
+        if not self._is_stopping:
+            self._is_stopping = True
             self._process.terminate()
 
     def kill(self) -> None:
@@ -128,5 +73,59 @@ class Child:
         assert self._process.stdout is not None
         lines = self._process.stdout.read().splitlines()
         self._process.wait()
-        self._said = lines[-1] if lines else ""
+        self._last_line = lines[-1] if lines else ""
         wake()
+
+
+class Children:
+    """The running workers, at most one of each kind."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._running: dict[JobKind, Child] = {}
+
+    def is_running(self, kind: JobKind) -> bool:
+        """Whether there is a worker of this kind."""
+        return kind in self._running
+
+    def list_running(self) -> tuple[Child, ...]:
+        """All of them."""
+        return tuple(self._running.values())
+
+    def start(self, project: Project, job: Job) -> None:
+        """Start a worker."""
+        child = self._running[job.kind] = Child(project, job, self._wake)
+        log.info("%s begins", job.kind, extra=job.log_fields | {"pid": child.pid})
+
+    def collect_ended(self) -> list[tuple[Job, JobEnd]]:
+        """Those that ended since, and how."""
+        ended = [(child.job, end) for child in self.list_running() if (end := child.find_end()) is not None]
+        for job, end in ended:
+            del self._running[job.kind]
+            _log_end(job, end)
+        return ended
+
+    def cancel(self, child: Child, seconds: float) -> list[tuple[Job, JobEnd]]:
+        """End a worker without a checkpoint; nothing where that takes longer than this time."""
+        child.kill()
+        if not child.wait(seconds):
+            return []
+        del self._running[child.job.kind]
+        end = JobEnd(JobOutcome.TAKEN, "it was cancelled")
+        _log_end(child.job, end)
+        return [(child.job, end)]
+
+    def stop(self, seconds: float) -> None:
+        """Let all of them write their checkpoints, in this time together, and end."""
+        for child in self.list_running():
+            child.request_stop()
+        deadline = time.monotonic() + seconds
+        for child in self.list_running():
+            if not child.wait(max(0.0, deadline - time.monotonic())):
+                child.kill()
+                child.wait(seconds)
+
+
+def _log_end(job: Job, end: JobEnd) -> None:
+    level = logging.INFO if end.outcome is JobOutcome.DONE else logging.WARNING
+    log.log(level, end.reason, extra=job.log_fields | {"outcome": str(end.outcome)})

@@ -1,23 +1,23 @@
-"""Work that kills its worker: counted, and set aside when it does so again and again, so that the queue goes on."""
+"""Work that kills its worker: counted, and failed when it does so again and again, so that the queue goes on."""
 
-from adaptd.daemon.children import Ended, Job, Kind, Outcome
+from adaptd.daemon.jobs import Job, JobEnd, JobKind, JobOutcome
 from adaptd.records import DomainState, EpisodeState, EventKind
 from adaptd.store import Transaction
 
 CRASHES = 3
-"""Work whose worker dies this often at the same place is set aside."""
+"""Work whose worker dies this often at the same place has failed."""
 
 
-def note_end(tx: Transaction, job: Job, ended: Ended) -> None:
+def record_end(tx: Transaction, job: Job, end: JobEnd) -> None:
     """A worker is gone. What it had finished before stays finished, and what was cancelled stays cancelled."""
-    if job.kind is Kind.EPISODE and tx.episodes.get(job.key).state not in {EpisodeState.QUEUED, EpisodeState.TRAINING}:
+    if job.kind is JobKind.EPISODE and tx.episodes.get(job.key).state not in {EpisodeState.QUEUED, EpisodeState.TRAINING}:
         tx.checkpoints.forget_all(job.key)  # one may have been written since the episode was given up
-    elif ended.outcome is Outcome.CRASHED:
-        _count_crash(tx, job, ended.reason)
+    elif end.outcome is JobOutcome.CRASHED:
+        _count_crash(tx, job, end.reason)
 
 
 def _count_crash(tx: Transaction, job: Job, reason: str) -> None:
-    is_import = job.kind is Kind.IMPORT
+    is_import = job.kind is JobKind.IMPORT
     domain_id = job.key if is_import else tx.episodes.get(job.key).domain_id
     crashes = tx.drops.count_crash(domain_id) if is_import else tx.episodes.count_crash(job.key)
     episode_id = None if is_import else job.key
@@ -26,7 +26,7 @@ def _count_crash(tx: Transaction, job: Job, reason: str) -> None:
         return
     why = f"its worker died {crashes} times at the same place, the last time: {reason}; `adaptd retry {job.domain}` tries again"
     if episode_id is not None:
-        tx.episodes.set_aside(episode_id, why)
+        tx.episodes.give_up(episode_id, why)
         tx.checkpoints.forget_all(episode_id)
     tx.domains.set_state(domain_id, DomainState.FAILED, why)
-    tx.events.add(EventKind.SET_ASIDE, why, domain_id=domain_id, episode_id=episode_id)
+    tx.events.add(EventKind.GIVEN_UP, why, domain_id=domain_id, episode_id=episode_id)

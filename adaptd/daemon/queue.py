@@ -3,35 +3,35 @@
 from dataclasses import dataclass, field
 from datetime import datetime, time
 
-from adaptd.daemon.children import Job, Kind
+from adaptd.daemon.jobs import Job, JobKind
 from adaptd.records import EVERYTHING, DomainState, EpisodeState
 from adaptd.store import Transaction
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class NextJobs:
     """What is next of each kind, and what is paused: domains by name, or * for everything."""
 
     jobs: tuple[Job, ...] = ()
     paused: frozenset[str] = field(default_factory=frozenset)
 
-    def holds(self, job: Job) -> bool:
+    def is_paused(self, job: Job) -> bool:
         """Whether somebody paused this. Imports go on."""
-        return job.kind is Kind.EPISODE and not self.paused.isdisjoint({EVERYTHING, job.domain})
+        return job.kind is JobKind.EPISODE and not self.paused.isdisjoint({EVERYTHING, job.domain})
 
 
-def read_plan(tx: Transaction) -> Plan:
+def read_next_jobs(tx: Transaction) -> NextJobs:
     """What the store says. Drops wait until there is a model."""
     paused = frozenset(pause.scope for pause in tx.pauses.list_all())
     found = (_find_import(tx) if tx.versions.find_latest() else None, _find_episode(tx, paused))
-    return Plan(tuple(job for job in found if job is not None), paused)
+    return NextJobs(tuple(job for job in found if job is not None), paused)
 
 
 def is_cancelled(tx: Transaction, job: Job) -> bool:
     """Whether a person gave up what a worker is doing."""
-    if job.kind is Kind.PUBLISH:
+    if job.kind is JobKind.PUBLISH:
         return False
-    if job.kind is Kind.IMPORT:
+    if job.kind is JobKind.IMPORT:
         return tx.domains.get(job.key).state is DomainState.SKIPPED
     return tx.episodes.get(job.key).state is EpisodeState.CANCELLED
 
@@ -49,7 +49,7 @@ def _find_import(tx: Transaction) -> Job | None:
     """The waiting drops that came first, of a domain that is settled, or done with its earlier ones."""
     for domain in map(tx.domains.get, dict.fromkeys(drop.domain_id for drop in tx.drops.list_waiting())):
         if domain.state is DomainState.DONE or (domain.state is DomainState.SETTLED and domain.reason is None):
-            return Job(Kind.IMPORT, domain.id, domain.name)
+            return Job(JobKind.IMPORT, domain.id, domain.name)
     return None
 
 
@@ -57,5 +57,5 @@ def _find_episode(tx: Transaction, paused: frozenset[str]) -> Job | None:
     """The oldest episode that nobody paused."""
     for key, domain in tx.episodes.list_unfinished():
         if paused.isdisjoint({EVERYTHING, domain}):
-            return Job(Kind.EPISODE, key, domain)
+            return Job(JobKind.EPISODE, key, domain, tx.episodes.next_number())
     return None

@@ -1,7 +1,6 @@
-"""The supervisor: watches the inbox, keeps one import and one episode going in workers, and tells how it is. Never trains.
+"""The supervisor: watches the inbox, keeps one import and one episode going in workers, and reports how it is. Never trains.
 
-It decides from the store alone, so that it may be killed anywhere. Each turn of its loop: hear the signals, look at the inbox,
-see what became of the workers, start what is next, say how it goes, sleep until something happens.
+It decides from the store alone, so that it may be killed anywhere. Its loop is `run`.
 """
 
 import logging
@@ -11,20 +10,22 @@ import time
 from datetime import datetime
 from typing import Any
 
-from adaptd.care.restore import finish as finish_releases
+from adaptd.care.restore import finish as finish_restoring
 from adaptd.daemon.arrivals import Arrivals
-from adaptd.daemon.children import Child, Ended, Job, Kind, Outcome
+from adaptd.daemon.children import Child, Children
+from adaptd.daemon.jobs import Job, JobEnd, JobKind, JobOutcome
 from adaptd.daemon.notify import notify
 from adaptd.daemon.patience import Patience
-from adaptd.daemon.poison import note_end
-from adaptd.daemon.queue import Plan, is_cancelled, is_open, read_plan
+from adaptd.daemon.poison import record_end
+from adaptd.daemon.queue import NextJobs, is_cancelled, is_open, read_next_jobs
 from adaptd.episodes.sweep import sweep, sweep_episodes
 from adaptd.errors import ConfigError, InboxUnavailable
 from adaptd.imports.quarantine import move_aside
 from adaptd.intake.watching import Watcher
-from adaptd.project.layers import Project, load_project
+from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
-from adaptd.project.lock import Voice
+from adaptd.project.lock import LockFile
+from adaptd.project.reload import reload_project
 from adaptd.records import EVERYTHING
 from adaptd.releases.repositories import find_unpublished
 from adaptd.signals import Stop
@@ -33,8 +34,6 @@ from adaptd.store import Store
 TURN_SECONDS = 1.0
 STOP_SECONDS = 7.0
 """How long workers have for a checkpoint when the daemon stops."""
-FIXED = ("paths", "model", "metrics", "database", "logging")
-"""Sections that a reload does not change."""
 
 log = logging.getLogger(__name__)
 
@@ -42,17 +41,17 @@ log = logging.getLogger(__name__)
 class Supervisor:
     """One daemon of one project, which holds the lock."""
 
-    def __init__(self, project: Project, store: Store, voice: Voice, stop: Stop) -> None:
-        self._project, self._store, self._voice, self._stop = project, store, voice, stop
+    def __init__(self, project: Project, store: Store, lock: LockFile, stop: Stop) -> None:
+        self._project, self._store, self._lock, self._stop = project, store, lock, stop
         self._layout = Layout(project.state)
         self._arrivals, self._watcher = Arrivals(project, store), Watcher(project.inbox)
-        self._children: dict[Kind, Child] = {}
-        self._fallen: list[tuple[Job, Ended]] = []
-        self._plan = Plan()
+        self._children = Children(self._watcher.wake)
+        self._ended: list[tuple[Job, JobEnd]] = []  # not yet in the store
+        self._next = NextJobs()
         self._intake, self._queue, self._workers = Patience("the intake"), Patience("the queue"), Patience("a worker")
         self._started = datetime.now().astimezone()
-        self._recovered = self._reload = self._has_room = self._is_idle = False
-        self._not_reloaded: list[str] = []
+        self._is_recovered = self._has_room = self._is_idle = False
+        self._must_reload, self._reload_warnings = False, list[str]()
         self.health: dict[str, Any] = {}
         self.address: str | None = None
         self.warnings: list[str] = []
@@ -63,33 +62,29 @@ class Supervisor:
         Raises:
             InboxUnavailable: draining, where what is in the inbox cannot be known.
         """
-        signal.signal(signal.SIGHUP, self._hear_reload)
+        signal.signal(signal.SIGHUP, self._request_reload)
         self._stop.on_request = self._watcher.wake
         log.info("watching %s", self._project.inbox, extra={"address": self.address or "none"})
         ready = "READY=1\n"
         with self._watcher:
             while not self._stop.requested:
-                self._turn()
+                if self._must_reload:
+                    self._reload_settings()
+                self._has_room = self._measure_room() >= self._project.settings.intake.min_free_bytes
+                self._note_ends(self._children.collect_ended())
+                self._intake.attempt(lambda: self._arrivals.look(may_claim=self._has_room))
+                self._queue.attempt(self._advance)
+                self._report_health()
                 notify(f"{ready}WATCHDOG=1\nSTATUS={self._state()}")
                 ready = ""
                 if drain and self._is_idle:
                     break
-                self._watcher.wait(self._nap())
-        self._leave()
+                self._watcher.wait(self._seconds_to_next_turn())
+        notify("STOPPING=1")
+        self._children.stop(STOP_SECONDS)
+        log.info("stopped in order")
         if drain and not self._stop.requested and not self._arrivals.is_available:
             raise InboxUnavailable("; ".join(self._arrivals.warnings))
-
-    def _turn(self) -> None:
-        if self._reload:
-            self._load_settings()
-        self._has_room = self._measure_room() >= self._project.settings.intake.min_free_bytes
-        for child in tuple(self._children.values()):
-            ended = child.find_end()
-            if ended is not None:
-                self._bury(child.job, ended)
-        self._intake.attempt(lambda: self._arrivals.look(may_claim=self._has_room))
-        self._queue.attempt(self._go_on)
-        self._say()
 
     def _measure_room(self) -> int:
         try:
@@ -97,69 +92,89 @@ class Supervisor:
         except OSError:  # what stands in the way is told by whoever needs the folder
             return 0
 
-    def _bury(self, job: Job, ended: Ended) -> None:
-        """A worker is gone."""
-        del self._children[job.kind]
-        extra = {"domain": job.domain, str(job.kind): job.key, "outcome": str(ended.outcome)}
-        log.log(logging.INFO if ended.outcome is Outcome.DONE else logging.WARNING, ended.reason, extra=extra)
-        if ended.outcome is Outcome.TROUBLE or (job.kind is Kind.PUBLISH and ended.outcome is Outcome.CRASHED):
-            self._workers.postpone(ended.reason)
-        else:
-            self._workers.clear()
-        if ended.outcome in {Outcome.CRASHED, Outcome.TAKEN} and job.kind is not Kind.PUBLISH:
-            self._fallen.append((job, ended))
+    def _seconds_to_next_turn(self) -> float:
+        # In trouble the inbox is not looked at, and when that is due says nothing.
+        due = TURN_SECONDS if self._intake.trouble else self._arrivals.next_look - time.monotonic()
+        return max(0.0, min(due, TURN_SECONDS))
 
-    def _go_on(self) -> None:
-        """Clear up after the dead, stop what must not go on, start what is next."""
-        if not self._recovered:
+    def _note_ends(self, ended: list[tuple[Job, JobEnd]]) -> None:
+        """Workers are gone: whether the machine is in trouble, and what has to be recorded."""
+        for job, end in ended:
+            if end.outcome is JobOutcome.TROUBLE or (job.kind is JobKind.PUBLISH and end.outcome is JobOutcome.CRASHED):
+                self._workers.postpone(end.reason)
+            else:
+                self._workers.clear()
+            if end.outcome in {JobOutcome.CRASHED, JobOutcome.TAKEN} and job.kind is not JobKind.PUBLISH:
+                self._ended.append((job, end))
+
+    def _advance(self) -> None:
+        """Clear up after a kill and after workers, stop what must not go on, start what is next."""
+        if not self._is_recovered:
             sweep(self._store, self._layout)
             move_aside(self._store, self._layout)
-            finish_releases(self._store, self._layout)
-            self._recovered = True
-        self._clear_up()
+            finish_restoring(self._store, self._layout)
+            self._is_recovered = True
+        self._record_ends()
         with self._store.reading() as tx:
-            self._plan = read_plan(tx)
-            cancelled = [child for child in self._children.values() if is_cancelled(tx, child.job)]
+            self._next = read_next_jobs(tx)
+            cancelled = [child for child in self._children.list_running() if is_cancelled(tx, child.job)]
         may_train = is_open(self._project.settings.intake.window, datetime.now().astimezone())
-        for child in tuple(self._children.values()):
+        self._stop_unwanted(cancelled, may_train=may_train)
+        self._start_wanted(may_train=may_train)
+
+    def _record_ends(self) -> None:
+        while self._ended:
+            job, end = self._ended[0]
+            with self._store.writing() as tx:
+                record_end(tx, job, end)
+            if job.kind is JobKind.EPISODE:
+                sweep_episodes(self._store, self._layout)
+            self._ended.pop(0)
+
+    def _stop_unwanted(self, cancelled: list[Child], *, may_train: bool) -> None:
+        for child in self._children.list_running():
             if child in cancelled:
-                self._give_up(child)
-            elif self._plan.holds(child.job) or not (may_train or child.job.kind is Kind.IMPORT):
-                child.ask_to_stop()
-        wanted = [*self._list_unpublished(), *self._plan.jobs]
-        wanted = [job for job in wanted if may_train or job.kind is not Kind.EPISODE]
+                self._note_ends(self._children.cancel(child, STOP_SECONDS))
+                self._record_ends()
+            elif self._next.is_paused(child.job) or not (may_train or child.job.kind is JobKind.IMPORT):
+                child.request_stop()
+
+    def _start_wanted(self, *, may_train: bool) -> None:
+        wanted = [*self._list_unpublished(), *self._next.jobs]
+        wanted = [job for job in wanted if may_train or job.kind is not JobKind.EPISODE]
         for job in wanted:
-            if job.kind not in self._children and self._has_room and not self._workers.trouble:
-                self._start(job)
-        self._is_idle = not (self._children or wanted or self._intake.trouble) and self._arrivals.is_quiet
+            if not self._children.is_running(job.kind) and self._has_room and not self._workers.trouble:
+                self._children.start(self._project, job)
+        self._is_idle = not (self._children.list_running() or wanted or self._intake.trouble) and self._arrivals.is_quiet
 
     def _list_unpublished(self) -> list[Job]:
         """The promoted version where its files are gone: it has to be exported again."""
         version = find_unpublished(self._project, self._store)
-        return [] if version is None else [Job(Kind.PUBLISH, version.version, f"version {version.version}")]
+        return [] if version is None else [Job(JobKind.PUBLISH, version.version, number=version.version)]
 
-    def _clear_up(self) -> None:
-        while self._fallen:
-            job, ended = self._fallen[0]
-            with self._store.writing() as tx:
-                note_end(tx, job, ended)
-            if job.kind is Kind.EPISODE:
-                sweep_episodes(self._store, self._layout)
-            self._fallen.pop(0)
+    def _report_health(self) -> None:
+        warnings = [*self.warnings, *self._reload_warnings, *self._arrivals.warnings, *self._list_troubles()]
+        warnings += [self._watcher.trouble] if self._watcher.trouble else []
+        for warning in self._arrivals.warnings:
+            if warning not in self.health.get("warnings", ()):
+                log.warning(warning)
+        started = self._started.isoformat(timespec="seconds")
+        health = {
+            "state": self._state(),
+            "warnings": list(dict.fromkeys(warnings)),
+            "started_at": started,
+            "address": self.address,
+        }
+        self.health = health | {"scanned_at": self._arrivals.scanned_at}
+        # Not when it scanned: an idle daemon need not write to the disk every second.
+        self._lock.write_health(health)
 
-    def _give_up(self, child: Child) -> None:
-        """Its work was cancelled: no checkpoint is needed."""
-        child.kill()
-        if child.wait(STOP_SECONDS):
-            self._bury(child.job, Ended(Outcome.TAKEN, "it was cancelled"))
-            self._clear_up()
-
-    def _start(self, job: Job) -> None:
-        child = self._children[job.kind] = Child(self._project, job, self._watcher.wake)
-        log.info("%s begins", job.kind, extra={"domain": job.domain, str(job.kind): job.key, "pid": child.pid})
-
-    def _nap(self) -> float:
-        return max(0.0, min(self._arrivals.next_look - time.monotonic(), TURN_SECONDS))
+    def _state(self) -> str:
+        if self._list_troubles() or not self._arrivals.is_available:
+            return "degraded"
+        if self._children.is_running(JobKind.EPISODE):
+            return "training"
+        return "paused" if EVERYTHING in self._next.paused else "idle"
 
     def _list_troubles(self) -> list[str]:
         troubles = [
@@ -170,55 +185,21 @@ class Supervisor:
             troubles.append(f"less than {least:,} bytes are free for {self._layout.state}: waiting until there is room")
         return troubles
 
-    def _state(self) -> str:
-        if self._list_troubles() or not self._arrivals.is_available:
-            return "degraded"
-        if Kind.EPISODE in self._children:
-            return "training"
-        return "paused" if EVERYTHING in self._plan.paused else "idle"
-
-    def _say(self) -> None:
-        warnings = [*self.warnings, *self._not_reloaded, *self._arrivals.warnings, *self._list_troubles()]
-        warnings += [self._watcher.trouble] if self._watcher.trouble else []
-        for warning in self._arrivals.warnings:
-            if warning not in self.health.get("warnings", ()):
-                log.warning(warning)
-        started = self._started.isoformat(timespec="seconds")
-        said = {"state": self._state(), "warnings": list(dict.fromkeys(warnings)), "started_at": started, "address": self.address}
-        self.health = said | {"scanned_at": self._arrivals.scanned_at}
-        # Not when it scanned: an idle daemon need not write to the disk every second.
-        self._voice.say(said)
-
-    def _hear_reload(self, *_: object) -> None:
-        self._reload = True
+    def _request_reload(self, *_: object) -> None:
+        self._must_reload = True
         self._watcher.wake()
 
-    def _load_settings(self) -> None:
+    def _reload_settings(self) -> None:
         """Take over what can change while running; a file that is wrong changes nothing."""
-        self._reload = False
+        self._must_reload = False
         try:
-            project = load_project(self._project.root)
+            project, waiting = reload_project(self._project)
         except (ConfigError, OSError) as problem:
-            self._not_reloaded = [f"the settings were not reloaded: {problem}"]
+            self._reload_warnings = [f"the settings were not reloaded: {problem}"]
             log.warning("the settings were not reloaded: %s", problem)
             return
-        old, new = self._project.settings, project.settings
-        changed = [section for section in FIXED if getattr(old, section) != getattr(new, section)]
-        self._not_reloaded = [f"a change of [{section}] takes effect at the next start" for section in changed]
-        kept = {section: getattr(old, section) for section in changed}
-        self._project = Project(project.root, new.model_copy(update=kept), project.origins)
-        if old.intake != new.intake:
-            self._arrivals.use(self._project)
-        log.info("settings reloaded", extra={"not_before_the_next_start": changed})
-
-    def _leave(self) -> None:
-        """In order: workers write their checkpoints, then the state says that nobody is here."""
-        notify("STOPPING=1")
-        for child in self._children.values():
-            child.ask_to_stop()
-        deadline = time.monotonic() + STOP_SECONDS
-        for child in self._children.values():
-            if not child.wait(max(0.0, deadline - time.monotonic())):
-                child.kill()
-                child.wait(STOP_SECONDS)
-        log.info("stopped in order")
+        self._reload_warnings = [f"a change of [{section}] takes effect at the next start" for section in waiting]
+        if project.settings.intake != self._project.settings.intake:
+            self._arrivals.use(project)
+        self._project = project
+        log.info("settings reloaded", extra={"not_before_the_next_start": waiting})

@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from adaptd.daemon.children import Ended, Kind, Outcome
+from adaptd.daemon.jobs import JobEnd, JobKind, JobOutcome
 from adaptd.errors import AdaptdError, ConfigError, EpisodeError, IntakeError, Interrupted, StoreConflict
 from adaptd.observe.logs import set_up_logs
 from adaptd.project.layers import Project
@@ -34,17 +34,17 @@ def main(words: list[str]) -> int:
             project = Project(Path(root), Settings.model_validate_json(sys.stdin.read()), {})
             set_up_logs(project.settings.logging.level, project.settings.logging.format)
             with Store(project.database, project.settings.database.busy_timeout_seconds) as store:
-                ended = WORK[Kind(kind)](project, store, int(key), stop)
+                end = WORK[JobKind(kind)](project, store, int(key), stop)
         except Interrupted as problem:
-            ended = Ended(Outcome.STOPPED, str(problem))
+            end = JobEnd(JobOutcome.STOPPED, str(problem))
         except StoreConflict as problem:
-            ended = Ended(Outcome.TAKEN, str(problem))
+            end = JobEnd(JobOutcome.TAKEN, str(problem))
         except (AdaptdError, OSError) as problem:
-            ended = Ended(Outcome.TROUBLE, str(problem))
+            end = JobEnd(JobOutcome.TROUBLE, str(problem))
         except Exception as problem:
-            log.exception("%s %s crashed", kind, key)
-            ended = Ended(Outcome.CRASHED, f"{type(problem).__name__}: {problem}")
-    sys.stdout.write(f"\n{ended.to_line()}\n")
+            log.exception("the %s crashed", kind)
+            end = JobEnd(JobOutcome.CRASHED, f"{type(problem).__name__}: {problem}")
+    sys.stdout.write(f"\n{end.to_line()}\n")
     sys.stdout.flush()
     return 0
 
@@ -56,7 +56,7 @@ def _die_with(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _import(project: Project, store: Store, domain_id: int, stop: Stop) -> Ended:
+def _import(project: Project, store: Store, domain_id: int, stop: Stop) -> JobEnd:
     from adaptd.imports.importer import Importer
 
     with store.reading() as tx:
@@ -68,13 +68,15 @@ def _import(project: Project, store: Store, domain_id: int, stop: Stop) -> Ended
         with store.writing() as tx:
             tx.domains.set_state(domain.id, DomainState.FAILED, str(problem))
             tx.events.add(EventKind.IMPORT_FAILED, str(problem), domain_id=domain.id)
-        return Ended(Outcome.FAILED, str(problem))
+        return JobEnd(JobOutcome.FAILED, str(problem))
     if imported is None:
-        return Ended(Outcome.DONE, f"{domain.name} waits for more images")
-    return Ended(Outcome.DONE, f"{domain.name}: {imported.train:,} images to learn from, {imported.rejected:,} set aside")
+        return JobEnd(JobOutcome.DONE, f"{domain.name} waits for more images")
+    return JobEnd(
+        JobOutcome.DONE, f"{domain.name}: {imported.train:,} images to learn from, {imported.rejected:,} files quarantined"
+    )
 
 
-def _train(project: Project, store: Store, episode_id: int, stop: Stop) -> Ended:
+def _train(project: Project, store: Store, episode_id: int, stop: Stop) -> JobEnd:
     from adaptd.episodes.running import EpisodeRunner
 
     with store.reading() as tx:
@@ -83,21 +85,21 @@ def _train(project: Project, store: Store, episode_id: int, stop: Stop) -> Ended
     try:
         finished = EpisodeRunner(project, store, episode, stop=stop).run()
     except (EpisodeError, ConfigError, IntakeError) as problem:
-        return Ended(Outcome.FAILED, str(problem))
-    return Ended(Outcome.DONE, f"episode {finished.number} gave version {finished.version.version}")
+        return JobEnd(JobOutcome.FAILED, str(problem))
+    return JobEnd(JobOutcome.DONE, f"episode {finished.number} gave version {finished.version.version}")
 
 
-def _publish(project: Project, store: Store, number: int, stop: Stop) -> Ended:
+def _publish(project: Project, store: Store, number: int, stop: Stop) -> JobEnd:
     from adaptd.project.lock import publishing_alone
     from adaptd.releases.promotion import finish_publishing
 
     stop.check()
     with publishing_alone(project.state):
         finish_publishing(project, store)
-    return Ended(Outcome.DONE, f"version {number} was exported again")
+    return JobEnd(JobOutcome.DONE, f"version {number} was exported again")
 
 
-WORK = {Kind.IMPORT: _import, Kind.EPISODE: _train, Kind.PUBLISH: _publish}
+WORK = {JobKind.IMPORT: _import, JobKind.EPISODE: _train, JobKind.PUBLISH: _publish}
 
 
 if __name__ == "__main__":

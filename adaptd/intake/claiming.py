@@ -2,11 +2,12 @@
 
 import errno
 import os
+import shutil
 import stat
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from adaptd.errors import ClaimRefused, DropChanged
@@ -18,25 +19,8 @@ from adaptd.text import printable
 _NO_PERMISSION = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
-class Way(StrEnum):
-    """How a drop came to its target. `before`: an earlier claim had brought it there."""
-
-    RENAMED = "renamed"
-    COPIED = "copied"
-    BEFORE = "before"
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """A drop at its target. `left` says what of it stays in the inbox and why; only copying leaves anything."""
-
-    target: Path
-    way: Way
-    left: tuple[str, ...] = ()
-
-
-def claim(folder: Path, target: Path, fingerprint: str | None = None) -> Claimed:
-    """Move a drop to `target`, which is one drop's for ever.
+def claim(folder: Path, target: Path, fingerprint: str | None = None) -> tuple[str, ...]:
+    """Move a drop to `target`, which is one drop's for ever. What of it stays in the inbox and why: only copying leaves any.
 
     Interrupted anywhere, the same call goes on. Until it does, the scan may show again what was copied and not yet removed:
     finish claims first. A folder of the same name that appears in the inbox afterwards is another drop and not touched.
@@ -51,15 +35,74 @@ def claim(folder: Path, target: Path, fingerprint: str | None = None) -> Claimed
         ClaimRefused: the inbox is read-only or the drop is in use.
         OSError: the disk is full or broken; the drop is where it was.
     """
-    with _telling(folder, target):
-        if os.path.lexists(target):
-            return _finish(folder, target, Way.BEFORE)
-        _require_drop(folder, fingerprint)
-        make_folder(target.parent)
-        if _rename(folder, target):
-            return _finish(folder, target, Way.RENAMED)
-        _require_removable(folder)
-        return Claimed(target, Way.COPIED, move_drop(folder, target))
+    with _translating_errors(folder, target):
+        if not os.path.lexists(target):
+            _require_drop(folder, fingerprint)
+            make_folder(target.parent)
+            if not _rename(folder, target):
+                _require_removable(folder)
+                return move_drop(folder, target)
+        remove_copied(folder, target)
+        sync(target.parent)
+        if folder.parent.is_dir():
+            sync(folder.parent)
+        return ()
+
+
+def begin_claim(folder: Path, target: Path, fingerprint: str) -> Future[tuple[str, ...]]:
+    """`claim`, done at once where a rename does it; copying goes on in a thread.
+
+    The thread ends with the process, wherever it is: the next start begins the copy again.
+    """
+    claimed: Future[tuple[str, ...]] = Future()
+    if _has_to_copy(folder, target):
+        threading.Thread(target=_claim, args=(claimed, folder, target, fingerprint), name="copying", daemon=True).start()
+    else:
+        _claim(claimed, folder, target, fingerprint)
+    return claimed
+
+
+def finish_claim(inbox: Path, origin: str, target: Path) -> bool:
+    """Go on with a claim that was cut short: whether the drop is at its target. If not, all of it is in the inbox.
+
+    Args:
+        inbox: where the drop was.
+        origin: its path there, as `printable` spells it.
+        target: where it was to go.
+    """
+    if not target.is_dir():
+        clear_unfinished(target)
+        return False
+    folders = inbox.glob("*") if inbox.is_dir() else ()
+    claim(next((folder for folder in folders if printable(folder) == origin), Path(origin)), target)
+    return True
+
+
+def require_room(folder: Path, target: Path, size_bytes: int) -> None:
+    """A drop that has to be copied must fit on the target's disk.
+
+    Raises:
+        ClaimRefused: it does not.
+    """
+    place = _existing(target)
+    if _has_to_copy(folder, target) and shutil.disk_usage(place).free < size_bytes:
+        raise ClaimRefused(f"{printable(folder)} does not fit on the disk of {place}: make room")
+
+
+def _claim(claimed: Future[tuple[str, ...]], folder: Path, target: Path, fingerprint: str) -> None:
+    try:
+        claimed.set_result(claim(folder, target, fingerprint))
+    except Exception as problem:  # noqa: BLE001 (raised by whoever asks for the result)
+        claimed.set_exception(problem)
+
+
+def _has_to_copy(folder: Path, target: Path) -> bool:
+    return folder.parent.stat().st_dev != _existing(target).stat().st_dev
+
+
+def _existing(target: Path) -> Path:
+    """The folder that a target's missing parents will be made in."""
+    return next(parent for parent in target.parents if parent.is_dir())
 
 
 def _rename(folder: Path, target: Path) -> bool:
@@ -73,17 +116,9 @@ def _rename(folder: Path, target: Path) -> bool:
     return True
 
 
-def _finish(folder: Path, target: Path, way: Way) -> Claimed:
-    remove_copied(folder, target)
-    sync(target.parent)
-    if folder.parent.is_dir():
-        sync(folder.parent)
-    return Claimed(target, way)
-
-
 @contextmanager
-def _telling(folder: Path, target: Path) -> Iterator[None]:
-    """Tell errors as what they mean for a drop; a full or broken disk is told as it is."""
+def _translating_errors(folder: Path, target: Path) -> Iterator[None]:
+    """Errors become what they mean for a drop; those of a full or broken disk are passed on."""
     try:
         yield
     except OSError as error:

@@ -22,7 +22,7 @@ _LEFT = {
     errno.EIO: "the disk reports an error",
     errno.ELOOP: "it became a link",
     errno.ENOENT: "it vanished",
-    errno.ENXIO: "it is no file any more",
+    errno.ENXIO: "it is not a file any more",
 }
 """What is wrong with one file of the inbox: it stays there. Any other errno ends the copy."""
 
@@ -109,7 +109,7 @@ def _copy_file(folder: int, name: str, path: str, copy_to: Path) -> Copied:
     with file:
         before = os.fstat(file.fileno())
         if not stat.S_ISREG(before.st_mode):
-            raise _Left("it is no file any more")
+            raise _Left("it is not a file any more")
         try:
             digest = _copy_bytes(file, copy_to, before)
         except _Left:

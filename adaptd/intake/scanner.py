@@ -22,7 +22,7 @@ LOOK_SHARE = 20
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A folder in the inbox with files in it: a delivery of a domain, once it is settled."""
+    """A folder in the inbox with files in it: a delivery of its domain, once it is settled."""
 
     folder: Path
     domain: str
@@ -46,11 +46,6 @@ class Scan:
     drops: tuple[Drop, ...]
     warnings: tuple[InboxWarning, ...]
     next_look: float
-
-    @property
-    def settled(self) -> tuple[Drop, ...]:
-        """What can be claimed."""
-        return tuple(drop for drop in self.drops if drop.state is DropState.SETTLED)
 
 
 @dataclass(slots=True)

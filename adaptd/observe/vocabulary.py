@@ -17,7 +17,7 @@ EVENTS: dict[EventKind, tuple[Tone, str]] = {
     EventKind.EPISODE_FAILED: ("bad", "An episode cannot go on; its reason is told."),
     EventKind.CHECKPOINT_REFUSED: ("bad", "A checkpoint is damaged; the episode went on from an older one."),
     EventKind.WORKER_DIED: ("bad", "A worker process crashed or was killed; it is tried again."),
-    EventKind.SET_ASIDE: ("bad", "A worker died too often at the same place; nothing more is tried by itself."),
+    EventKind.GIVEN_UP: ("bad", "A worker died too often at the same place; nothing more is tried by itself."),
     EventKind.VERSION_REJECTED: ("bad", "The gate refused a version; what is served did not change."),
     EventKind.VERSION_PROMOTED: ("good", "A person made a version the served one."),
     EventKind.VERSION_FORCED: ("bad", "A person overruled the gate."),

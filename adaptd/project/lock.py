@@ -1,7 +1,7 @@
 """The lock that makes one process the only one working on a project, and how others see it.
 
-The kernel frees it with the process, however that ends. The lock file also carries what the process says about itself: its
-bytes are set aside at the start, so that a full disk does not silence it.
+The kernel frees it with the process, however that ends. The lock file also carries the process's health: its bytes are
+reserved at the start, so that a full disk does not keep it from being written.
 """
 
 import contextlib
@@ -26,28 +26,28 @@ LOOKS = 50
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The process at work on a project, its command (`run` for the daemon), and what it says about itself."""
+    """The process at work on a project, its command (`run` for the daemon), and its health."""
 
     pid: int
     command: str
     health: dict[str, Any] = field(default_factory=dict)
 
 
-class Voice:
-    """Lets the holder of the lock say something about itself."""
+class LockFile:
+    """The lock file as its holder sees it, who writes there how it is."""
 
     def __init__(self, handle: int, command: str) -> None:
         self._handle, self._command = handle, command
         self._last = b""
-        self.say({})
+        self.write_health({})
 
-    def say(self, health: Mapping[str, Any]) -> None:
-        """Replace what was said before; too long a list of warnings is cut."""
+    def write_health(self, health: Mapping[str, Any]) -> None:
+        """Replace what was written before; too long a list of warnings is cut."""
         document = dict(health)
         while len(text := self._render(document)) > SIZE and document.get("warnings"):
             document["warnings"] = document["warnings"][:-1]
         if text != self._last:
-            # What cannot be said, for want of room or because the disk is broken, must not stop the work.
+            # That it cannot be written, for want of room or because the disk is broken, must not stop the work.
             with contextlib.suppress(OSError):
                 os.pwrite(self._handle, text.ljust(SIZE), 0)
                 self._last = text
@@ -83,13 +83,13 @@ def _parse(text: str) -> Holder:
 
 
 @contextmanager
-def hold_project(state: Path, command: str) -> Iterator[Voice]:
+def hold_project(state: Path, command: str) -> Iterator[LockFile]:
     """Be the only one working on the project for the length of a block; ProjectBusy where another one is."""
     state.mkdir(parents=True, exist_ok=True)
     handle = os.open(state / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         _lock(handle, state)
-        yield Voice(handle, command)
+        yield LockFile(handle, command)
     finally:
         os.close(handle)
 

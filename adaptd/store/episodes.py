@@ -144,7 +144,7 @@ class Episodes(Repository):
         """Set the episode aside with its reason."""
         self._end(episode_id, lease, EpisodeState.FAILED, reason=reason)
 
-    def set_aside(self, episode_id: int, reason: str) -> None:
+    def give_up(self, episode_id: int, reason: str) -> None:
         """Fail an episode whose worker is gone."""
         self._take_away(episode_id, EpisodeState.FAILED, reason)
 

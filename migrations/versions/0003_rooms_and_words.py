@@ -32,6 +32,7 @@ def upgrade() -> None:
             table.alter_column("batch", new_column_name="delivery")
     # Owners were written another way; nobody is at work during an upgrade.
     op.execute("UPDATE episodes SET lease_owner = NULL")
+    op.execute("UPDATE events SET kind = 'given-up' WHERE kind = 'set-aside'")
     with op.batch_alter_table("versions") as table:
         table.add_column(sa.Column("gate_passed", sa.Boolean(), nullable=True))
         table.add_column(sa.Column("gate_reasons", sa.JSON(none_as_null=True), nullable=True))
@@ -49,6 +50,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.execute("UPDATE events SET kind = 'set-aside' WHERE kind = 'given-up'")
     with op.batch_alter_table("versions") as table:
         table.add_column(sa.Column("gate", sa.JSON(none_as_null=True), nullable=True))
     connection = op.get_bind()

@@ -26,7 +26,7 @@ def told(project):
         tx.quarantine.add(night.id, "e.png", "empty", "0 bytes", None, drops[0].id)
         failed = tx.episodes.add(NewEpisode(night.id, "grcl", 0, {}, "0" * 64))
         tx.episodes.count_crash(failed.id)
-        tx.episodes.set_aside(failed.id, f"its worker died {HOSTILE}")
+        tx.episodes.give_up(failed.id, f"its worker died {HOSTILE}")
         for number, domain in enumerate((source, night), 1):
             episode = tx.episodes.add(NewEpisode(domain.id, "grcl", 0, {}, "0" * 64))
             lease = tx.episodes.lease(episode.id, "worker", "boot", 1.0)

@@ -3,8 +3,8 @@
 import pytest
 
 from adaptd.cli import configuration, reference
-from adaptd.daemon.supervisor import FIXED
 from adaptd.project.layers import setting_names
+from adaptd.project.reload import FIXED
 from tests.conftest import REPOSITORY
 
 PAGES = {"configuration.md": configuration.render_page, "cli.md": reference.render_page}

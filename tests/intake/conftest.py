@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from adaptd.intake.scanner import Scanner
-from adaptd.intake.settling import Settling
+from adaptd.intake.scanner import Drop, Scan, Scanner
+from adaptd.intake.settling import DropState, Settling
 
 Plant = Callable[..., Path]
+
+
+def settled(scan: Scan) -> tuple[Drop, ...]:
+    """The drops that can be claimed."""
+    return tuple(drop for drop in scan.drops if drop.state is DropState.SETTLED)
 
 
 class Clock:

@@ -14,8 +14,9 @@ import pytest
 
 from adaptd.errors import ClaimRefused, DropChanged
 from adaptd.intake import moving
-from adaptd.intake.claiming import Way, claim
+from adaptd.intake.claiming import begin_claim, claim, finish_claim, require_room
 from adaptd.intake.tree import read_tree
+from adaptd.text import printable
 
 NAMES = ("1.jpg", "sub/2.jpg", "sub/deep/3.jpg", "_READY")
 
@@ -42,29 +43,49 @@ def test_a_drop_moves_whole(inbox, plant, target):
     drop = plant(inbox / "a", *NAMES, ".DS_Store", "left.part")
     os.utime(drop / "1.jpg", ns=(10**18, 10**18))
     before = content(drop)
-    claimed = claim(drop, target, read_tree(drop).fingerprint)
-    assert claimed.target == target
-    assert claimed.left == ()
+    assert claim(drop, target, read_tree(drop).fingerprint) == ()
     assert content(target) == before
     assert (target / "1.jpg").stat().st_mtime_ns == 10**18
     assert list(inbox.iterdir()) == []
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_the_way_is_told(inbox, plant, tmp_path, other_disk):
-    """A rename where it works, a copy where it does not, `before` where the drop is at its target already."""
-    plant(inbox, "a/1.jpg", "b/1.jpg")
-    assert claim(inbox / "a", tmp_path / "state/1").way is Way.RENAMED
-    assert claim(inbox / "a", tmp_path / "state/1").way is Way.BEFORE
-    assert claim(inbox / "b", other_disk / "1").way is Way.COPIED
-    assert claim(inbox / "b", other_disk / "1").way is Way.BEFORE
+def test_only_copying_takes_time(inbox, plant, tmp_path, other_disk):
+    """A rename, which keeps the inode, is done once the claim has begun; a copy ends in a thread. Both can be called again."""
+    renamed, copied = plant(inbox / "a", "1.jpg"), plant(inbox / "b", "1.jpg")
+    inode = (renamed / "1.jpg").stat().st_ino
+    claims = {}
+    for drop, target in ((renamed, tmp_path / "state/1"), (copied, other_disk / "1")):
+        claims[target] = begin_claim(drop, target, read_tree(drop).fingerprint)
+    assert claims[tmp_path / "state/1"].done()
+    assert (tmp_path / "state/1/1.jpg").stat().st_ino == inode
+    for target, claimed in claims.items():
+        assert claimed.result(timeout=30) == ()
+        assert content(target) == {"1.jpg": b"1.jpg"}
+        assert begin_claim(inbox / "gone", target, "").result(timeout=30) == ()
+    assert list(inbox.iterdir()) == []
 
 
-def test_files_that_come_later_are_the_next_batch(inbox, plant, target):
+def test_what_goes_wrong_in_the_thread_is_told(inbox, plant, target):
+    """Whoever asks for the result hears of it."""
+    with pytest.raises(DropChanged, match="settled again"):
+        begin_claim(plant(inbox / "a", "1.jpg"), target, "another").result(timeout=30)
+
+
+def test_room_is_asked_for_before_a_copy_alone(inbox, plant, tmp_path, other_disk):
+    """A rename needs none."""
+    drop = plant(inbox / "a", "1.jpg")
+    require_room(drop, tmp_path / "state/1", 10**18)
+    require_room(drop, other_disk / "state/1", 5)
+    with pytest.raises(ClaimRefused, match=f"does not fit on the disk of {other_disk}: make room"):
+        require_room(drop, other_disk / "state/1", 10**18)
+
+
+def test_files_that_come_later_are_the_next_delivery(inbox, plant, target):
     """A claim that is called again leaves a new drop of the same name alone; its own claim takes it."""
     claim(plant(inbox / "a", "1.jpg"), target)
     plant(inbox / "a", "1.jpg", "late.jpg")
-    assert claim(inbox / "a", target).way is Way.BEFORE
+    assert claim(inbox / "a", target) == ()
     assert content(inbox / "a") == {"1.jpg": b"1.jpg", "late.jpg": b"late.jpg"}
     claim(inbox / "a", target.with_name("2"))
     assert set(content(target)) == {"1.jpg"}
@@ -95,7 +116,7 @@ def test_links_and_pipes_go_along_unread(inbox, plant, target):
     os.mkfifo(drop / "pipe")
     os.link(drop / "1.jpg", drop / "s/same.jpg")
     before = content(drop)
-    assert claim(drop, target).left == ()
+    assert claim(drop, target) == ()
     assert content(target) == before
     assert (target / "loop").readlink() == drop
     assert not drop.exists()
@@ -106,38 +127,51 @@ def test_a_socket_is_left_behind_by_a_copy(inbox, plant, other_disk):
     drop = plant(inbox / "a", "1.jpg")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(drop / "s"))
-    claimed = claim(drop, other_disk / "1")
-    assert claimed.left == ("s: a socket or a device cannot be copied",)
+    assert claim(drop, other_disk / "1") == ("s: a socket or a device cannot be copied",)
     assert list(drop.iterdir()) == [drop / "s"]
     with pytest.raises(ClaimRefused, match=r"nothing in .* can be copied"):
         claim(drop, other_disk / "2")
     assert list(other_disk.iterdir()) == [other_disk / "1"]
 
 
+def copy_without_removing(drop, target):
+    """A claim that was killed when the copy was complete."""
+    copy = moving.copy_tree(drop, target.with_name(f".claiming-{target.name}"))
+    target.with_name(f".claimed-{target.name}.json").write_text(json.dumps(moving.asdict(copy)))
+    target.with_name(f".claiming-{target.name}").rename(target)
+
+
 def test_only_what_was_copied_is_removed(inbox, plant, other_disk):
-    """A file that was replaced, changed or added between the copy and the removal stays in the inbox as the next batch."""
+    """A file that was replaced, changed or added between the copy and the removal stays in the inbox as the next delivery."""
     drop, target = plant(inbox / "a", "1.jpg", "2.jpg", "3.jpg", "s/4.jpg"), other_disk / "1"
-    copy = moving.copy_tree(drop, moving._unfinished(target))
-    moving._manifest(target).write_text(json.dumps(moving.asdict(copy)))
-    moving._unfinished(target).rename(target)
+    copy_without_removing(drop, target)
     plant(drop, "new.jpg")
     (drop / "2.jpg").write_bytes(b"a newer one")
     status = (drop / "3.jpg").stat()
     (drop / "3b").write_bytes(b"3.JPG")
     os.utime(drop / "3b", ns=(status.st_atime_ns, status.st_mtime_ns))
     (drop / "3b").rename(drop / "3.jpg")
-    assert claim(drop, target).way is Way.BEFORE
+    assert claim(drop, target) == ()
     assert content(target) == {name: name.encode() for name in ("1.jpg", "2.jpg", "3.jpg", "s/4.jpg")}
     assert content(drop) == {"new.jpg": b"new.jpg", "2.jpg": b"a newer one", "3.jpg": b"3.JPG"}
     assert list(other_disk.iterdir()) == [target]
 
 
+def test_a_claim_that_was_cut_short_is_finished(inbox, plant, other_disk):
+    """Copied, it goes from the inbox, whatever its name; not copied in full, it stays there, and nothing of the copy is left."""
+    drop, target = plant(inbox / os.fsdecode(b"na\xefve"), "1.jpg"), other_disk / "1"
+    moving.copy_tree(drop, target.with_name(".claiming-1"))
+    assert not finish_claim(inbox, printable(drop), target)
+    assert (content(drop), list(other_disk.iterdir())) == ({"1.jpg": b"1.jpg"}, [])
+    copy_without_removing(drop, target)
+    assert finish_claim(inbox, printable(drop), target)
+    assert (content(target), list(inbox.iterdir())) == ({"1.jpg": b"1.jpg"}, [])
+
+
 def test_while_the_inbox_is_away_a_copy_is_not_forgotten(inbox, plant, other_disk):
     """The removal waits until the inbox is back."""
     drop, target = plant(inbox / "a", "1.jpg"), other_disk / "1"
-    copy = moving.copy_tree(drop, moving._unfinished(target))
-    moving._manifest(target).write_text(json.dumps(moving.asdict(copy)))
-    moving._unfinished(target).rename(target)
+    copy_without_removing(drop, target)
     inbox.rename(inbox.with_name("away"))
     claim(drop, target)
     inbox.with_name("away").rename(inbox)

@@ -12,6 +12,8 @@ from adaptd.errors import InboxUnavailable
 from adaptd.intake.scanner import Scanner
 from adaptd.intake.settling import DropState, Settling
 
+from .conftest import settled
+
 
 def states(scan):
     """Each drop's folder, domain and state."""
@@ -32,10 +34,10 @@ def test_drops_settle_in_the_order_in_which_they_came(scanner, inbox, clock, pla
     assert states(scanner.scan()) == [("b", "b", "settled"), ("a", "a", "arriving")]
     clock.now += 2
     scan = scanner.scan()
-    assert [(drop.domain, drop.tree.files) for drop in scan.settled] == [("b", 1), ("a", 2)]
+    assert [(drop.domain, drop.tree.files) for drop in settled(scan)] == [("b", 1), ("a", 2)]
 
 
-def test_two_folders_of_one_domain_are_two_batches(scanner, inbox, plant):
+def test_two_folders_of_one_domain_are_two_deliveries(scanner, inbox, plant):
     """`Camera 7` and `camera-7` name the same domain."""
     plant(inbox, "Camera 7/1.jpg", "camera-7/2.jpg")
     assert {(drop.folder.name, drop.domain) for drop in scanner.scan().drops} == {
@@ -88,11 +90,11 @@ def test_a_left_behind_temporary_file_ends_waiting(scanner, inbox, clock, plant)
     """After `temporary_seconds` the drop is settled and names the file."""
     plant(inbox / "a", "1.jpg", "2.jpg.part")
     scanner.scan()
-    while (scan := scanner.scan()).settled == ():
+    while settled(scan := scanner.scan()) == ():
         assert scan.next_look > clock.now
         clock.now = scan.next_look
     assert clock.now == 1100
-    assert list(scan.settled[0].tree.temporary) == ["2.jpg.part"]
+    assert list(settled(scan)[0].tree.temporary) == ["2.jpg.part"]
 
 
 def test_drops_that_are_not_due_are_not_read(scanner, inbox, clock, plant):
@@ -115,22 +117,22 @@ def test_a_settled_drop_that_changes_is_arriving_again(scanner, inbox, clock, pl
     plant(inbox, "a/s/1.jpg")
     scanner.scan()
     clock.now += 5
-    assert scanner.scan().settled
+    assert settled(scanner.scan())
     plant(inbox, "a/2.jpg")
     assert [drop.why for drop in scanner.scan().drops] == ["still changing"]
     clock.now += 5
-    assert scanner.scan().settled
+    assert settled(scanner.scan())
     plant(inbox, "a/s/2.jpg")
     clock.now += 5
     assert [drop.why for drop in scanner.scan().drops] == ["still changing"]
 
 
 def test_a_drop_that_comes_again_starts_anew(scanner, inbox, clock, plant):
-    """Its name alone says nothing: the next batch has its own time to settle."""
+    """Its name alone says nothing: the next delivery has its own time to settle."""
     plant(inbox, "a/1.jpg")
     scanner.scan()
     clock.now += 5
-    assert scanner.scan().settled
+    assert settled(scanner.scan())
     (inbox / "a").rename(inbox.parent / "claimed")
     plant(inbox, "a/2.jpg")
     assert states(scanner.scan()) == [("a", "a", "arriving")]
@@ -202,7 +204,7 @@ UNMOUNTING = """
     (inbox / "a").mkdir()
     (inbox / "a/1.jpg").touch()
     scanner, watcher = Scanner(inbox, Settling(0, 1)), Watcher(inbox)
-    assert [drop.domain for drop in scanner.scan().settled] == ["a"]
+    assert [(drop.domain, str(drop.state)) for drop in scanner.scan().drops] == [("a", "settled")]
     subprocess.run(["umount", inbox], check=True)
     for _ in range(2):
         try:
@@ -215,7 +217,7 @@ UNMOUNTING = """
     mount(sys.argv[2])
     (inbox / "b").mkdir(exist_ok=True)
     (inbox / "b/1.jpg").touch()
-    assert "b" in [drop.domain for drop in scanner.scan().settled]
+    assert ("b", "settled") in [(drop.domain, str(drop.state)) for drop in scanner.scan().drops]
     watcher.wait(0)
     (inbox / "c").mkdir()
     assert watcher.wait(30), "no events after the inbox was back"

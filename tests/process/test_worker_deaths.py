@@ -1,4 +1,4 @@
-"""Workers that die, by others' hand or their own: the daemon lives on, the work goes on or is set aside with its reason."""
+"""Workers that die, by others' hand or their own: the daemon lives on, the work goes on or has failed with its reason."""
 
 import os
 import resource
@@ -28,8 +28,8 @@ def drop_files(shop) -> list[str]:
     return sorted(str(path.relative_to(shop.state)) for path in (shop.state / "domains/2/1").rglob("*"))
 
 
-def test_poison_is_set_aside(shop, start, drop, pictures):
-    """Three deaths at one place, the last by its own fault: set aside with the reason; the next domain goes on; retry works."""
+def test_poison_has_failed(shop, start, drop, pictures):
+    """Three deaths at one place, the last by its own fault: failed with the reason; the next domain goes on; retry works."""
     inbox = shop.root / "inbox"
     drop(pictures(0), inbox / "poison")
     daemon = start(shop, env={"ADAPTD_TRAINING__CHECKPOINT_SECONDS": "3600", "ADAPTD_TRAINING__EPOCHS": "2"})
@@ -53,7 +53,7 @@ def test_poison_is_set_aside(shop, start, drop, pictures):
     ]
 
 
-def test_an_import_that_kills_its_worker_is_set_aside(shop, start, drop, pictures):
+def test_an_import_that_kills_its_worker_has_failed(shop, start, drop, pictures):
     """Three deaths while importing: failed, with the images kept; retry counts anew."""
     drop(pictures(0), shop.root / "inbox" / "camera")
     daemon = start(shop, env={"ADAPTD_INTAKE__TRIGGER": "manual"})

@@ -1,0 +1,96 @@
+"""What the store is told of the inbox: domains that something arrives for, and each drop as a delivery of its domain.
+
+Every method is one transaction. Which of them is called when is for `arrivals`.
+"""
+
+from adaptd.intake.scanner import Drop
+from adaptd.project.layout import Layout
+from adaptd.records import Domain, DomainState, DropRecord, EventKind
+from adaptd.store import NewDrop, Store, Transaction
+from adaptd.text import printable
+
+
+class Deliveries:
+    """Rows of drops, and the states of their domains until an import begins."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def read(self) -> tuple[tuple[tuple[DropRecord, Domain], ...], frozenset[str]]:
+        """The drops that wait with their domains, oldest first, and the names of the domains that are arriving."""
+        with self._store.reading() as tx:
+            domains = {domain.id: domain for domain in tx.domains.list_all()}
+            waiting = tuple((drop, domains[drop.domain_id]) for drop in tx.drops.list_waiting())
+        return waiting, frozenset(domain.name for domain in domains.values() if domain.state is DomainState.ARRIVING)
+
+    def announce(self, names: frozenset[str], before: frozenset[str]) -> frozenset[str]:
+        """Domains that something arrives for are `arriving`, unless an earlier delivery or a person has the say."""
+        if names != before:
+            with self._store.writing() as tx:
+                for name in sorted(names - before):
+                    _begin_arriving(tx, name)
+                for name in before - names:
+                    _end_arriving(tx, tx.domains.get_named(name))
+        return names
+
+    def is_known(self, found: Drop) -> bool:
+        """Whether the newest drop of this folder had the same files; then nothing is arriving."""
+        with self._store.writing() as tx:
+            domain, origin = tx.domains.get_named(found.domain), printable(found.folder)
+            before = [drop for drop in tx.drops.list_all(domain.id) if drop.origin == origin]
+            if not before or before[-1].fingerprint != found.tree.fingerprint:
+                return False
+            _end_arriving(tx, domain)
+        return True
+
+    def add(self, found: Drop, layout: Layout, *, in_place: bool) -> tuple[DropRecord, Domain]:
+        """The row of a drop that is about to be ours, and its domain as it was."""
+        tree, origin = found.tree, printable(found.folder)
+        with self._store.writing() as tx:
+            domain = tx.domains.get_named(found.domain)
+            number = tx.drops.next_number(domain.id)
+            if tx.episodes.find_unfinished(domain.id) is None:
+                tx.domains.set_state(domain.id, DomainState.ARRIVING)
+            path = str(found.folder) if in_place else layout.relative(layout.drop(domain.id, number))
+            drop = tx.drops.add(NewDrop(domain.id, number, path, origin, tree.fingerprint, tree.files, tree.size_bytes))
+        return drop, domain
+
+    def is_arriving(self, drop: DropRecord) -> bool:
+        """Whether a drop's domain still waits for it."""
+        with self._store.reading() as tx:
+            return tx.domains.get(drop.domain_id).state is DomainState.ARRIVING
+
+    def confirm(self, drop: DropRecord) -> str:
+        """It is ours: its domain is next for an import, with what a failed episode had, unless an episode is at work."""
+        with self._store.writing() as tx:
+            domain = tx.domains.get(drop.domain_id)
+            if tx.episodes.find_unfinished(domain.id) is None:
+                tx.drops.give_back(domain.id, tx.episodes.last_delivery(domain.id) + 1)
+                tx.domains.set_state(domain.id, DomainState.SETTLED)
+            message = f"{domain.name}: {drop.files:,} files came as drop {drop.number}"
+            tx.events.add(EventKind.DROP_CLAIMED, message, domain_id=domain.id, files=drop.files, bytes=drop.size_bytes)
+        return message
+
+    def remove(self, drop: DropRecord, before: Domain) -> None:
+        """It did not come after all: its domain is what it was before."""
+        with self._store.writing() as tx:
+            tx.drops.remove(drop.id)
+            if tx.domains.get(before.id).state is DomainState.ARRIVING:
+                tx.domains.set_state(before.id, before.state, before.reason)
+
+
+def _begin_arriving(tx: Transaction, name: str) -> None:
+    domain = tx.domains.find(name)
+    if domain is None:
+        domain = tx.domains.add(name, DomainState.ARRIVING)
+        tx.events.add(EventKind.DOMAIN_SEEN, f"{name} is arriving", domain_id=domain.id)
+    elif domain.state is DomainState.DONE and not tx.drops.list_waiting(domain.id):
+        tx.domains.set_state(domain.id, DomainState.ARRIVING)
+
+
+def _end_arriving(tx: Transaction, domain: Domain) -> None:
+    """Nothing of it is in the inbox; with a drop that waits it is arriving nevertheless."""
+    if domain.state is DomainState.ARRIVING and not tx.drops.list_waiting(domain.id):
+        done = domain.position is not None
+        state, reason = (DomainState.DONE, None) if done else (DomainState.SKIPPED, "nothing of it is in the inbox any more")
+        tx.domains.set_state(domain.id, state, reason)
