@@ -195,7 +195,7 @@ def test_a_store_that_is_gone_is_said(pages, root, store):
     assert (answer.status_code, "adaptd.db" in answer.text) == (503, True)
     text = pages.get("/metrics").text
     assert 'adaptd_daemon_state{state="idle"} 1.0' in text
-    assert "adaptd_images_ingested_total" not in text
+    assert "adaptd_images_ingested" not in text
 
 
 def test_the_stream_tells_and_ends_with_the_server(root, store):
