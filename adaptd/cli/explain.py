@@ -60,18 +60,18 @@ def _drop(drop: dict[str, Any]) -> str:
         came_of_it = "waits"
     else:
         found = f"{drop['accepted']:,} accepted, {drop['duplicates']:,} duplicates"
-        came_of_it = f"batch {drop['batch']}: {found}" if drop["batch"] else f"nothing new: {found}"
+        came_of_it = f"delivery {drop['batch']}: {found}" if drop["batch"] else f"nothing new: {found}"
     died = f", reading it died {drop['crashes']} times" if drop["crashes"] else ""
     return f"  drop {drop['number']} of {drop['claimed_at']}: {size}; {came_of_it}{died}"
 
 
 def _episode(episode: dict[str, Any]) -> Iterator[str]:
-    title = f"episode {episode['id']}" if episode["number"] is None else f"episode {episode['number']}"
+    title = f"episode of {episode['queued_at']}" if episode["number"] is None else f"episode {episode['number']}"
     took = "" if episode["seconds"] is None else f" after {episode['seconds']:.0f} s"
     tries = f", {episode['attempts']} attempts" if episode["attempts"] > 1 else ""
     crashes = f", its worker died {episode['crashes']} times" if episode["crashes"] else ""
     because = f": {episode['reason']}" if episode["reason"] else ""
-    yield f"{title} on batch {episode['batch']} with {episode['method']}: {episode['state']}{took}{tries}{crashes}{because}"
+    yield f"{title} on delivery {episode['batch']} with {episode['method']}: {episode['state']}{took}{tries}{crashes}{because}"
     for version in episode["versions"]:
         restores = f", brings back version {version['restores']}" if version["restores"] else ""
         gate = version["gate"]

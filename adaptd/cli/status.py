@@ -88,7 +88,7 @@ def _headline(document: dict[str, Any]) -> str:
     if episode:
         eta = "" if episode["eta_seconds"] is None else f", {episode['eta_seconds']:.0f} s left"
         done = f"{episode['phase']} {episode['step']}/{episode['steps']} ({episode['progress']:.0%}{eta})"
-        lines.append(f"episode  {episode['id']} on {episode['domain']}: {done}")
+        lines.append(f"episode  {episode['number']} on {episode['domain']}: {done}")
         lines += [f"         {live}"] if (live := _live(episode["live"])) else []
     return "\n".join(lines)
 

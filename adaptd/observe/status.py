@@ -1,6 +1,6 @@
 """The status document: one consistent view of the store and the daemon, as `adaptd status --json` prints it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -57,11 +57,11 @@ def build_status(
             "pid": working.pid if working is not None else None,
             "command": working.command if working is not None else None,
             "state": _state(working, running),
-            "warnings": _warnings(tx, domains.values(), running, working),
+            "warnings": _warnings(tx, domains, running, working),
             "address": working.health.get("address") if working is not None else None,
         },
         "queue": [_queued(domain) for domain in domains.values() if domain.position != 0],
-        "episode": None if running is None else describe_running(running, domains[running.domain_id]),
+        "episode": None if running is None else describe_running(tx, running),
         "served": None if promoted is None else {"version": promoted.version, "promoted_at": to_iso(promoted.promoted_at)},
         "matrix": matrix.to_json(),
         "metrics": summarize(matrix).to_json(),
@@ -86,12 +86,13 @@ def _state(working: Worker | None, running: Episode | None) -> str:
     return "idle" if running is None else "training"
 
 
-def _warnings(tx: Transaction, domains: Iterable[Domain], running: Episode | None, working: Worker | None) -> list[str]:
+def _warnings(tx: Transaction, domains: Mapping[int, Domain], running: Episode | None, working: Worker | None) -> list[str]:
     said = [] if working is None else list(working.health.get("warnings", ()))
-    said += [f"domain {d.name} failed: {d.reason or 'see its events'}" for d in domains if d.state == "failed"]
+    said += [f"domain {d.name} failed: {d.reason or 'see its events'}" for d in domains.values() if d.state == "failed"]
     said += [f"{'everything' if p.scope == EVERYTHING else p.scope} is paused: {p.reason}" for p in tx.pauses.list_all()]
     if running is not None and working is None:
-        said.append(f"episode {running.id} was interrupted: `adaptd run`, or the command that began it, goes on from there")
+        which = f"episode {tx.episodes.next_number()} on {domains[running.domain_id].name}"
+        said.append(f"{which} was interrupted: `adaptd run`, or the command that began it, goes on from there")
     newest = tx.versions.find_latest()
     if newest is not None and newest.state is VersionState.REJECTED:
         served = tx.versions.find_latest(VersionState.PROMOTED)
@@ -113,13 +114,14 @@ def _queued(domain: Domain) -> dict[str, Any]:
     }
 
 
-def describe_running(episode: Episode, domain: Domain) -> dict[str, Any]:
-    """The `episode` of the status document."""
+def describe_running(tx: Transaction, episode: Episode) -> dict[str, Any]:
+    """The `episode` of the status document. Its number is the one that it gets when it is committed."""
     progress = episode.progress
     share = progress.step / progress.steps if progress.steps else 0.0
     return {
-        "id": episode.id,
-        "domain": domain.name,
+        "number": tx.episodes.next_number(),
+        "domain": tx.domains.get(episode.domain_id).name,
+        "started_at": to_iso(episode.started_at),
         "method": episode.method,
         "phase": progress.phase,
         "step": progress.step,

@@ -5,7 +5,9 @@ from typing import Any
 
 from adaptd.records import VersionState
 from adaptd.store import Transaction
+from adaptd.text import to_iso
 
+SCHEMA = "adaptd.versions/1"
 GATE = ("passed", "reasons", "int8")
 """What is told of a version's gate; the figures are in its card."""
 
@@ -29,8 +31,8 @@ def list_versions(tx: Transaction, models: Path) -> list[dict[str, Any]]:
             "weights_sha256": version.weights_sha256,
             "gate": None if version.gate is None else {name: version.gate[name] for name in GATE if name in version.gate},
             "forced_because": (version.gate or {}).get("forced_because"),
-            "created_at": version.created_at.isoformat(),
-            "promoted_at": version.promoted_at.isoformat() if version.promoted_at else None,
+            "created_at": to_iso(version.created_at),
+            "promoted_at": to_iso(version.promoted_at),
         }
         for version in tx.versions.list_all()
     ]

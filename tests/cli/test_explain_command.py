@@ -1,6 +1,7 @@
 """`adaptd explain`: the whole story of one domain, in words and as JSON."""
 
 import json
+import re
 
 import pytest
 
@@ -54,18 +55,19 @@ def test_a_person_reads_it_all(adaptd, told):
     for line in (
         "  2 images, 1 kept in memory",
         "(everything): over the weekend",
-        "4 files, 5.0 kB; batch 1: 2 accepted, 1 duplicates",
+        "4 files, 5.0 kB; delivery 1: 2 accepted, 1 duplicates",
         "4 files, 5.0 kB; waits",
         "  rejected: 4 truncated ([red]<script>\\n\\u202egnp.exe, x.gif, y.gif, …)",
         "  rejected: 1 empty (e.png)",
-        "failed, its worker died 1 times: its worker died [red]<script>\\n\\u202egnp.exe",
-        "episode 1 on batch 1 with grcl: done after 0 s",
+        " on delivery 1 with grcl: failed, its worker died 1 times: its worker died [red]<script>\\n\\u202egnp.exe",
+        "episode 1 on delivery 1 with grcl: done after 0 s",
         "  version 2: rejected, gate failed; source fell by 25.0 %",
         "  source: 75.0% measured → 50.0% measured (-25.0%)",
         "  night: 40.0% estimated → 50.0% measured\n",
         "episode-done: episode 1 gave [red]<script>\\n\\u202egnp.exe",
     ):
         assert line in run.stdout
+    assert re.search(r"^episode of 20\d\d-\S+Z on delivery 1", run.stdout, re.MULTILINE), "it failed, and has no number"
     assert "not this one" not in run.stdout
     assert "of no domain" not in run.stdout
     assert run.stdout.index("domain-queued") < run.stdout.index("episode-done")
@@ -75,7 +77,7 @@ def test_a_program_reads_it_too(adaptd, told):
     """The same as JSON, with its schema's name."""
     document = json.loads(adaptd("--project", told, "explain", "night", "--json").stdout)
     assert (document["schema"], document["domain"], document["memory"]) == ("adaptd.explain/1", "night", 1)
-    assert [episode["state"] for episode in document["episodes"]] == ["failed", "done"]
+    assert [(episode["number"], episode["state"]) for episode in document["episodes"]] == [(None, "failed"), (1, "done")]
     assert document["episodes"][1]["effect"][1] == {
         "domain": "night",
         "before": {"value": 0.4, "kind": "estimated", "n": 2},

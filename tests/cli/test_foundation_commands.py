@@ -138,7 +138,7 @@ class TestStatus:
         fill(project)
         document = read_status(adaptd, project)
         assert [item["domain"] for item in document["queue"]] == ["night", "rain", "fog"]
-        assert document["episode"]["domain"] == "rain"
+        assert (document["episode"]["number"], document["episode"]["domain"]) == (2, "rain")
         assert document["episode"]["progress"] == pytest.approx(0.42)
         assert document["served"]["version"] == 2
         assert document["matrix"]["domains"] == ["source", "night"]
@@ -149,7 +149,9 @@ class TestStatus:
         assert "domain fog failed: killed three times" in document["daemon"]["warnings"]
         text = adaptd("--project", project, "status").stdout
         assert "source 80.0% measured, night 70.0% estimated" in text
+        assert "episode  2 on rain: " in text
         assert "21/50" in text
+        assert "episode 2 on rain was interrupted" in " ".join(text.split())
 
     def test_a_running_daemon_is_seen_by_its_lock(self, adaptd, project):
         """The lock, not the file, says that a daemon runs."""

@@ -14,7 +14,7 @@ import pytest
 from adaptd.evaluation.insight import Insight, parse_insight, project_features
 from adaptd.observe.dashboard.wording import make_visible
 from adaptd.project.layout import Layout
-from adaptd.store import Store
+from adaptd.store import NewEpisode, Store
 
 from .pages import HOSTILE, make_project, serve_pages
 
@@ -108,6 +108,22 @@ def test_what_is_not_known_is_said(pages):
     assert "did you mean night?" in pages.get("/domains/nigth").text
     assert "there is no version 77" in pages.get("/versions/77").text
     assert [pages.get(address).status_code for address in ("/domains/nigth", "/versions/77", "/x")] == [404, 404, 404]
+
+
+def test_people_see_episode_numbers_only(pages, store):
+    """The running episode has the number that it will get, a failed one its date; row ids are nowhere."""
+    with store.writing() as tx:
+        night = tx.domains.get_named("night")
+        failed, running = (tx.episodes.add(NewEpisode(night.id, "grcl", 0, {}, "0" * 64)) for _ in range(2))
+        tx.episodes.set_aside(failed.id, "it could not go on")
+        tx.events.add("episode-failed", "night failed", domain_id=night.id, episode_id=failed.id)
+        tx.events.add("episode-done", "night is done", domain_id=night.id, episode_id=2)
+        tx.episodes.lease(running.id, "test", "boot", 1e9)
+    overview, domain = pages.get("/").text, pages.get("/domains/night").text
+    assert "<p>episode 2, grcl: " in overview
+    assert re.findall(r'<span class="kind">(episode.*?)</span>', overview) == ["episode 1"]
+    assert re.findall(r"<strong>Episode (\w+)", domain) == ["2", "of", "1"]
+    assert re.search(r"<strong>Episode of 20\d\d-\d\d-\d\d \d\d:\d\d UTC</strong>", domain)
 
 
 def test_confusion_and_map_are_shown_where_they_are_known(pages, root):
