@@ -152,6 +152,7 @@ def test_changes_need_the_token_from_our_own_page(pages, root, store):
     assert pages.get("/versions/1/restore").status_code == 405
     assert pages.post("/versions/1/restore", content=b"x", headers={"Content-Type": "text/plain"}).status_code == 415
     assert pages.post("/versions/1/restore", data={"token": "x" * 5000}).status_code == 413
+    assert pages.post("/versions/1/restore", data={str(n): "x" for n in range(9)}).status_code == 413
     assert pages.post("/versions/1/delete", data={"token": TOKEN}).status_code in {404, 405}
     with store.reading() as tx:
         assert len(tx.versions.list_all()) == 2

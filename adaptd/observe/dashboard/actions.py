@@ -15,7 +15,7 @@ from starlette.requests import Request
 from adaptd.errors import RequestRefused
 from adaptd.observe.dashboard.access import is_from_here, is_token
 
-FORM_BYTES = 4096
+MAX_FORM_BYTES, MAX_FIELDS = 4096, 8
 SECONDS = 900
 SAID = 2000
 """As much of what the command said as is shown."""
@@ -75,10 +75,8 @@ class Actions:
 async def _read_form(request: Request) -> dict[str, str]:
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
         raise RequestRefused(415, "send a form")
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > FORM_BYTES:
-            raise RequestRefused(413, "the form is too large")
-    fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=8)
+    try:
+        fields = parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=MAX_FIELDS)
+    except ValueError as problem:
+        raise RequestRefused(413, f"the form has more than {MAX_FIELDS} fields") from problem
     return {name: values[-1] for name, values in fields.items()}

@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from adaptd.errors import AdaptdError, DomainUnknown, PublishError, RequestRefused, StoreError
-from adaptd.observe.dashboard.actions import ACTIONS, Actions, Done
+from adaptd.observe.dashboard.actions import ACTIONS, MAX_FORM_BYTES, Actions, Done
 from adaptd.observe.dashboard.domains import view_domain, view_domains
 from adaptd.observe.dashboard.matrix import view_matrix
 from adaptd.observe.dashboard.overview import view_events, view_overview
@@ -55,7 +55,10 @@ class Dashboard:
             *(Route(address, self._page(template, view)) for address, (template, view) in pages.items()),
             Route("/matrix.csv", self._csv),
             Route("/domains/{name}/images/{image:int}.png", self._picture),
-            *(Route(f"/versions/{{number:int}}/{action}", self._act(action), methods=["POST"]) for action in ACTIONS),
+            *(
+                Route(f"/versions/{{number:int}}/{action}", self._act(action), methods=["POST"], max_body_size=MAX_FORM_BYTES)
+                for action in ACTIONS
+            ),
             Route("/events/stream", self._listen),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]

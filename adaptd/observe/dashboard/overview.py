@@ -7,6 +7,7 @@ from typing import Any
 from adaptd.observe.dashboard.site import Site
 from adaptd.observe.status import build_status
 from adaptd.records import Accuracy, AccuracyKind, DomainState, Version, VersionState
+from adaptd.releases.matrix import best_known
 from adaptd.store import Transaction
 
 EVENTS, FINISHED, WAITING, ROWS = 8, 6, 20, 12
@@ -82,13 +83,10 @@ def compare(tx: Transaction, version: Version) -> list[dict[str, Any]]:
 
 
 def _best(tx: Transaction, version: Version) -> dict[int, Accuracy]:
-    """Measured where there is one, else estimated; a version that brings weights back is as good as the original."""
-    known: dict[int, Accuracy] = {}
-    for number in (version.restores, version.version):
-        for accuracy in tx.accuracies.list_for(number) if number else ():
-            if accuracy.kind is AccuracyKind.MEASURED or accuracy.domain_id not in known:
-                known[accuracy.domain_id] = accuracy
-    return known
+    """By domain; a version that brings weights back is as good as the original."""
+    numbers = [number for number in (version.restores, version.version) if number is not None]
+    accuracies = [accuracy for number in numbers for accuracy in tx.accuracies.list_for(number)]
+    return best_known(accuracies, lambda accuracy: accuracy.domain_id)
 
 
 def _attention(tx: Transaction, status: dict[str, Any]) -> list[Attention]:
