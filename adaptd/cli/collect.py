@@ -24,7 +24,8 @@ def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show; works while the daemon does.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
     originals: Annotated[
-        bool, typer.Option("--originals", help="Also original files of finished batches: they are only needed to decode again.")
+        bool,
+        typer.Option("--originals", help="Also original files of finished deliveries: they are only needed to decode again."),
     ] = False,
     rejected: Annotated[
         bool, typer.Option("--rejected", help="Also weights of rejected versions before the promoted one.")

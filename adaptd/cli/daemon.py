@@ -42,20 +42,20 @@ def run(
     patience = min(project.settings.database.busy_timeout_seconds, LOCKED_SECONDS)
     with (
         noting_signals() as stop,
-        hold_project(project.state, "run") as voice,
+        hold_project(project.state, "run") as lock,
         Store(project.database, patience) as store,
     ):
-        supervisor = Supervisor(project, store, voice, stop)
+        supervisor = Supervisor(project, store, lock, stop)
         try:
             recover_repository(project, store)
         except (PublishError, OSError) as problem:
             supervisor.warnings.append(str(problem))
-        with _telling(project, store, supervisor):
+        with _serving_pages(project, store, supervisor):
             supervisor.run(drain=drain)
 
 
 @contextmanager
-def _telling(project: "Project", store: "Store", supervisor: "Supervisor") -> Iterator[None]:
+def _serving_pages(project: "Project", store: "Store", supervisor: "Supervisor") -> Iterator[None]:
     """Pages, metrics and health over HTTP; without the port the daemon does its work all the same, and says so."""
     from adaptd.observe.dashboard.site import Site
     from adaptd.observe.http import HttpThread, make_app

@@ -17,7 +17,7 @@ def explain(
     domain: Annotated[str, typer.Argument(metavar="DOMAIN", help="Its name; `adaptd status` lists them.")],
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
 ) -> None:
-    """Tell when a domain came, what was rejected and why, its episodes and versions, and what they did to R."""
+    """Tell when a domain came, what is in quarantine and why, its episodes and versions, and what they did to R."""
     from adaptd.observe.explain import SCHEMA, build_explanation
 
     project = open_project(context)
@@ -44,9 +44,9 @@ def _tell(story: dict[str, Any]) -> Iterator[str]:
         yield f"  paused since {pause['at']} ({what}): {pause['reason']}"
     for drop in story["drops"]:
         yield _drop(drop)
-    for group in story["rejected"]:
+    for group in story["quarantined"]:
         more = ", …" if group["count"] > len(group["names"]) else ""
-        yield f"  rejected: {group['count']:,} {group['reason']} ({', '.join(group['names'])}{more})"
+        yield f"  quarantined: {group['count']:,} {group['reason']} ({', '.join(group['names'])}{more})"
     for episode in story["episodes"]:
         yield from _episode(episode)
     if story["events"]:
@@ -57,11 +57,11 @@ def _tell(story: dict[str, Any]) -> Iterator[str]:
 
 def _drop(drop: dict[str, Any]) -> str:
     size = f"{drop['files']:,} files, {decimal(drop['size_bytes'])}" if drop["files"] else "its files are not kept any more"
-    if drop["batch"] is None:
+    if drop["delivery"] is None:
         came_of_it = "waits"
     else:
         found = f"{drop['accepted']:,} accepted, {drop['duplicates']:,} duplicates"
-        came_of_it = f"delivery {drop['batch']}: {found}" if drop["batch"] else f"nothing new: {found}"
+        came_of_it = f"delivery {drop['delivery']}: {found}" if drop["delivery"] else f"nothing new: {found}"
     died = f", reading it died {drop['crashes']} times" if drop["crashes"] else ""
     return f"  drop {drop['number']} of {drop['claimed_at']}: {size}; {came_of_it}{died}"
 
@@ -72,7 +72,7 @@ def _episode(episode: dict[str, Any]) -> Iterator[str]:
     tries = f", {episode['attempts']} attempts" if episode["attempts"] > 1 else ""
     crashes = f", its worker died {episode['crashes']} times" if episode["crashes"] else ""
     because = f": {episode['reason']}" if episode["reason"] else ""
-    yield f"{title} on delivery {episode['batch']} with {episode['method']}: {episode['state']}{took}{tries}{crashes}{because}"
+    yield f"{title} on delivery {episode['delivery']} with {episode['method']}: {episode['state']}{took}{tries}{crashes}{because}"
     for version in episode["versions"]:
         restores = f", brings back version {version['restores']}" if version["restores"] else ""
         gate = version["gate"]

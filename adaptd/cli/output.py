@@ -16,7 +16,7 @@ def print_json(schema: str, document: Mapping[str, Any]) -> None:
 
 
 def make_console() -> "Console":
-    """Standard output; rich honours NO_COLOR and drops styles and animation off a terminal."""
+    """Standard output; rich honours NO_COLOR and leaves styles and animation out off a terminal."""
     from rich.console import Console
 
     return Console(highlight=False)

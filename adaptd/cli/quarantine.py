@@ -1,4 +1,4 @@
-"""`adaptd quarantine`: what was set aside and why; giving it back to the inbox, or deleting it."""
+"""`adaptd quarantine`: which files cannot be used and why; giving them back to the inbox, or deleting them."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated
@@ -15,11 +15,11 @@ from adaptd.text import escape_hidden, to_iso
 if TYPE_CHECKING:
     from adaptd.store import Store, Transaction
 
-app = typer.Typer(help="Files that were set aside.", no_args_is_help=True)
+app = typer.Typer(help="Files that cannot be used.", no_args_is_help=True)
 
 Ids = Annotated[list[int] | None, typer.Argument(metavar="[ID…]", help="Which files; `quarantine list` shows their ids.")]
 InDomain = Annotated[str | None, typer.Option("--domain", metavar="DOMAIN", help="All files of a domain.")]
-ForReason = Annotated[str | None, typer.Option("--reason", metavar="REASON", help="All files set aside for a reason.")]
+ForReason = Annotated[str | None, typer.Option("--reason", metavar="REASON", help="All files quarantined for a reason.")]
 
 
 @app.command("list")
@@ -28,7 +28,7 @@ def list_files(
     domain: Annotated[str | None, typer.Argument(help="Only this domain's.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
 ) -> None:
-    """Show what was set aside, with the reasons."""
+    """Show what is in quarantine, with the reasons."""
     with open_store(open_project(context)) as store, store.reading() as tx:
         names = {item.id: item.name for item in tx.domains.list_all()}
         items = _list(tx, domain)
@@ -41,7 +41,7 @@ def list_files(
 
 @app.command()
 def restore(context: typer.Context, ids: Ids = None, domain: InDomain = None, reason: ForReason = None) -> None:
-    """Move files back into the inbox: they come as the next batch of their domain."""
+    """Move files back into the inbox: they come as the next delivery of their domain."""
     from adaptd.care.restore import finish
     from adaptd.care.restore import restore as give_back
     from adaptd.project.layout import Layout
@@ -64,7 +64,7 @@ def purge(
     reason: ForReason = None,
     yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
 ) -> None:
-    """Delete files that were set aside, for good."""
+    """Delete files in quarantine for good."""
     from adaptd.care.restore import finish
     from adaptd.care.restore import purge as delete
     from adaptd.project.layout import Layout

@@ -18,11 +18,11 @@ Number = Annotated[int, typer.Argument(metavar="N", min=1, help="The version's n
 
 def versions(context: typer.Context, as_json: Json = False) -> None:
     """List every version: what it came of, what the gate said, whether it is served."""
-    from adaptd.observe.versions import SCHEMA, list_versions
+    from adaptd.observe.version_list import SCHEMA, describe_versions
 
     project = open_project(context)
     with open_store(project) as store, store.reading() as tx:
-        found = list_versions(tx, project.models)
+        found = describe_versions(tx, project.models)
     if as_json:
         print_json(SCHEMA, {"versions": found})
         return

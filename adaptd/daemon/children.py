@@ -46,6 +46,13 @@ class Job:
     kind: Kind
     key: int
     domain: str
+    number: int | None = None
+    """What people call it: an episode's number, a version's; an import has none."""
+
+    @property
+    def log_fields(self) -> dict[str, object]:
+        """What log lines tell of it; never the id of a row."""
+        return {"domain": self.domain} | ({} if self.number is None else {str(self.kind): self.number})
 
 
 @dataclass(frozen=True, slots=True)

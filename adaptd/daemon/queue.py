@@ -57,5 +57,5 @@ def _find_episode(tx: Transaction, paused: frozenset[str]) -> Job | None:
     """The oldest episode that nobody paused."""
     for key, domain in tx.episodes.list_unfinished():
         if paused.isdisjoint({EVERYTHING, domain}):
-            return Job(Kind.EPISODE, key, domain)
+            return Job(Kind.EPISODE, key, domain, tx.episodes.next_number())
     return None

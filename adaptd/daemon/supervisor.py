@@ -100,7 +100,7 @@ class Supervisor:
     def _bury(self, job: Job, ended: Ended) -> None:
         """A worker is gone."""
         del self._children[job.kind]
-        extra = {"domain": job.domain, str(job.kind): job.key, "outcome": str(ended.outcome)}
+        extra = {**job.log_fields, "outcome": str(ended.outcome)}
         log.log(logging.INFO if ended.outcome is Outcome.DONE else logging.WARNING, ended.reason, extra=extra)
         if ended.outcome is Outcome.TROUBLE or (job.kind is Kind.PUBLISH and ended.outcome is Outcome.CRASHED):
             self._workers.postpone(ended.reason)
@@ -136,7 +136,7 @@ class Supervisor:
     def _list_unpublished(self) -> list[Job]:
         """The promoted version where its files are gone: it has to be exported again."""
         version = find_unpublished(self._project, self._store)
-        return [] if version is None else [Job(Kind.PUBLISH, version.version, f"version {version.version}")]
+        return [] if version is None else [Job(Kind.PUBLISH, version.version, f"version {version.version}", version.version)]
 
     def _clear_up(self) -> None:
         while self._fallen:
@@ -156,7 +156,7 @@ class Supervisor:
 
     def _start(self, job: Job) -> None:
         child = self._children[job.kind] = Child(self._project, job, self._watcher.wake)
-        log.info("%s begins", job.kind, extra={"domain": job.domain, str(job.kind): job.key, "pid": child.pid})
+        log.info("%s begins", job.kind, extra={**job.log_fields, "pid": child.pid})
 
     def _nap(self) -> float:
         return max(0.0, min(self._arrivals.next_look - time.monotonic(), TURN_SECONDS))

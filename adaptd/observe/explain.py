@@ -10,7 +10,7 @@ from adaptd.releases.matrix import read_matrix
 from adaptd.store import Transaction
 from adaptd.text import to_iso
 
-SCHEMA = "adaptd.explain/1"
+SCHEMA = "adaptd.explain/2"
 EVENTS = 1000
 EXAMPLES = 3
 """Names told for each reason."""
@@ -39,7 +39,7 @@ def build_explanation(tx: Transaction, name: str, matrix: Matrix | None = None) 
             if pause.scope in {domain.name, EVERYTHING}
         ],
         "drops": _drops(tx, domain),
-        "rejected": _rejected(tx, domain),
+        "quarantined": _quarantined(tx, domain),
         "episodes": [
             {"number": numbers[episode.id]} | _episode(episode, versions.get(episode.id, []), matrix) for episode in mine
         ],
@@ -58,7 +58,7 @@ def _drops(tx: Transaction, domain: Domain) -> list[dict[str, Any]]:
             "claimed_at": to_iso(drop.claimed_at),
             "files": drop.files,
             "size_bytes": drop.size_bytes,
-            "batch": drop.batch,
+            "delivery": drop.batch,
             "accepted": drop.accepted,
             "duplicates": drop.duplicates,
             "crashes": drop.crashes,
@@ -67,7 +67,7 @@ def _drops(tx: Transaction, domain: Domain) -> list[dict[str, Any]]:
     ]
 
 
-def _rejected(tx: Transaction, domain: Domain) -> list[dict[str, Any]]:
+def _quarantined(tx: Transaction, domain: Domain) -> list[dict[str, Any]]:
     """What is in quarantine, by reason, the most frequent first."""
     items = tx.quarantine.list_all(domain.id)
     counts = Counter(item.reason for item in items)
@@ -82,7 +82,7 @@ def _episode(episode: Episode, versions: list[Version], matrix: Matrix) -> dict[
     if episode.started_at is not None and episode.finished_at is not None:
         seconds = (episode.finished_at - episode.started_at).total_seconds()
     return {
-        "batch": episode.batch,
+        "delivery": episode.batch,
         "method": episode.method,
         "state": episode.state,
         "attempts": episode.attempts,

@@ -18,7 +18,7 @@ class StoredPictures:
         self._layout, self._thumbnails = Layout(state), Thumbnails()
 
     def find_png(self, image: Image) -> bytes | None:
-        """The image from its batch's cache, else from its domain's memory, which is kept for longer; else None."""
+        """The image from its delivery's cache, else from its domain's memory, which is kept for longer; else None."""
         folders = [self._layout.cache(image.domain_id, image.batch, image.split)]
         folders += sorted(self._layout.memories.glob(f"{image.domain_id}-*"), reverse=True)
         found = (self._thumbnails.find_png(folder, image.id, SIDE) for folder in folders)

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from adaptd.evaluation.matrix import Matrix
 from adaptd.evaluation.metrics import summarize
+from adaptd.project.lock import Holder
 from adaptd.records import EVERYTHING, Domain, Episode, EpisodeState, VersionState
 from adaptd.releases.matrix import read_matrix
 from adaptd.store import Transaction
@@ -17,30 +18,14 @@ DAEMON = "run"
 """The command of the daemon; other commands work on a project in the foreground."""
 
 
-class Worker(Protocol):
-    """The process at work on a project."""
-
-    @property
-    def pid(self) -> int:
-        """Its id."""
-
-    @property
-    def command(self) -> str:
-        """Its command."""
-
-    @property
-    def health(self) -> Mapping[str, Any]:
-        """What it says about itself."""
-
-
 def build_status(
-    tx: Transaction, working: Worker | None, project: Path, model: str, matrix: Matrix | None = None
+    tx: Transaction, holder: Holder | None, project: Path, model: str, matrix: Matrix | None = None
 ) -> dict[str, Any]:
     """Everything `adaptd status` shows.
 
     Args:
         tx: a reading transaction.
-        working: the process at work on the project, None where there is none.
+        holder: the process at work on the project, None where there is none.
         project: the project folder.
         model: the model's name.
         matrix: R, where the caller has it already.
@@ -53,12 +38,12 @@ def build_status(
         "project": str(project),
         "model": model,
         "daemon": {
-            "running": working is not None and working.command == DAEMON,
-            "pid": working.pid if working is not None else None,
-            "command": working.command if working is not None else None,
-            "state": _state(working, running),
-            "warnings": _warnings(tx, domains, running, working),
-            "address": working.health.get("address") if working is not None else None,
+            "running": holder is not None and holder.command == DAEMON,
+            "pid": holder.pid if holder is not None else None,
+            "command": holder.command if holder is not None else None,
+            "state": _state(holder, running),
+            "warnings": _warnings(tx, domains, running, holder),
+            "address": holder.health.get("address") if holder is not None else None,
         },
         "queue": [_queued(domain) for domain in domains.values() if domain.position != 0],
         "episode": None if running is None else describe_running(tx, running),
@@ -78,19 +63,19 @@ def _last_sign(episode: Episode) -> datetime:
     return episode.progress.updated_at or episode.started_at or episode.created_at
 
 
-def _state(working: Worker | None, running: Episode | None) -> str:
-    if working is None:
+def _state(holder: Holder | None, running: Episode | None) -> str:
+    if holder is None:
         return "stopped"
-    if working.command == DAEMON and "state" in working.health:
-        return str(working.health["state"])
+    if holder.command == DAEMON and "state" in holder.health:
+        return str(holder.health["state"])
     return "idle" if running is None else "training"
 
 
-def _warnings(tx: Transaction, domains: Mapping[int, Domain], running: Episode | None, working: Worker | None) -> list[str]:
-    said = [] if working is None else list(working.health.get("warnings", ()))
+def _warnings(tx: Transaction, domains: Mapping[int, Domain], running: Episode | None, holder: Holder | None) -> list[str]:
+    said = [] if holder is None else list(holder.health.get("warnings", ()))
     said += [f"domain {d.name} failed: {d.reason or 'see its events'}" for d in domains.values() if d.state == "failed"]
     said += [f"{'everything' if p.scope == EVERYTHING else p.scope} is paused: {p.reason}" for p in tx.pauses.list_all()]
-    if running is not None and working is None:
+    if running is not None and holder is None:
         which = f"episode {tx.episodes.next_number()} on {domains[running.domain_id].name}"
         said.append(f"{which} was interrupted: `adaptd run`, or the command that began it, goes on from there")
     newest = tx.versions.find_latest()

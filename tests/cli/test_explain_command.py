@@ -57,8 +57,8 @@ def test_a_person_reads_it_all(adaptd, told):
         "(everything): over the weekend",
         "4 files, 5.0 kB; delivery 1: 2 accepted, 1 duplicates",
         "4 files, 5.0 kB; waits",
-        "  rejected: 4 truncated ([red]<script>\\n\\u202egnp.exe, x.gif, y.gif, …)",
-        "  rejected: 1 empty (e.png)",
+        "  quarantined: 4 truncated ([red]<script>\\n\\u202egnp.exe, x.gif, y.gif, …)",
+        "  quarantined: 1 empty (e.png)",
         " on delivery 1 with grcl: failed, its worker died 1 times: its worker died [red]<script>\\n\\u202egnp.exe",
         "episode 1 on delivery 1 with grcl: done after 0 s",
         "  version 2: rejected, gate failed; source fell by 25.0 %",
@@ -76,14 +76,14 @@ def test_a_person_reads_it_all(adaptd, told):
 def test_a_program_reads_it_too(adaptd, told):
     """The same as JSON, with its schema's name."""
     document = json.loads(adaptd("--project", told, "explain", "night", "--json").stdout)
-    assert (document["schema"], document["domain"], document["memory"]) == ("adaptd.explain/1", "night", 1)
+    assert (document["schema"], document["domain"], document["memory"]) == ("adaptd.explain/2", "night", 1)
     assert [(episode["number"], episode["state"]) for episode in document["episodes"]] == [(None, "failed"), (1, "done")]
     assert document["episodes"][1]["effect"][1] == {
         "domain": "night",
         "before": {"value": 0.4, "kind": "estimated", "n": 2},
         "after": {"value": 0.5, "kind": "measured", "n": 2},
     }
-    assert document["rejected"][0] == {"reason": "truncated", "count": 4, "names": [HOSTILE, "x.gif", "y.gif"]}
+    assert document["quarantined"][0] == {"reason": "truncated", "count": 4, "names": [HOSTILE, "x.gif", "y.gif"]}
 
 
 def test_the_source_has_a_story_too(adaptd, told):

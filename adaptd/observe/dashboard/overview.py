@@ -1,6 +1,5 @@
 """The overview: what is served, is it good, what is running, what needs attention."""
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,7 @@ EVENTS, FINISHED, WAITING, ROWS = 8, 6, 20, 12
 """How many of each are shown."""
 FORGOTTEN = 0.05
 """A domain that lost more than this share since its best is worth a look."""
-REFUSED = 0.2
+QUARANTINED = 0.2
 """So is one with more than this share of its files in quarantine."""
 
 
@@ -30,7 +29,7 @@ class Attention:
 def view_overview(tx: Transaction, site: Site) -> dict[str, Any]:
     """Everything the overview shows."""
     matrix = site.matrices.read(tx)
-    status = build_status(tx, site.working(), site.project.root, site.model, matrix)
+    status = build_status(tx, site.find_holder(), site.project.root, site.model, matrix)
     queue = status["queue"]
     waiting = [item for item in queue if item["state"] != DomainState.DONE]
     return {
@@ -40,7 +39,6 @@ def view_overview(tx: Transaction, site: Site) -> dict[str, Any]:
         "waiting": waiting[:WAITING],
         "waiting_more": max(0, len(waiting) - WAITING),
         "finished": [item for item in queue if item["state"] == DomainState.DONE][-FINISHED:][::-1],
-        "states": Counter(item["state"] for item in queue),
         "images": sum(domain.images for domain in tx.domains.list_all()),
         "events": view_events(tx, EVENTS),
     }
@@ -102,7 +100,7 @@ def _attention(tx: Transaction, status: dict[str, Any]) -> list[Attention]:
             found.append(Attention(text, domain=name))
     for item in status["queue"]:
         files = item["images"] + item["quarantined"]
-        if item["quarantined"] > REFUSED * files:
+        if item["quarantined"] > QUARANTINED * files:
             text = f"{item['quarantined']} of {files} files of {item['domain']} are in quarantine."
             found.append(Attention(text, domain=item["domain"]))
     return found

@@ -34,8 +34,8 @@ class Pulse:
             return self._said
 
     def _look(self) -> dict[str, Any]:
-        worker = self._site.working()
-        health = {} if worker is None else worker.health
+        holder = self._site.find_holder()
+        health = {} if holder is None else holder.health
         with self._site.store.reading() as tx:
             running = find_running(tx)
             episode = None if running is None else describe_running(tx, running)

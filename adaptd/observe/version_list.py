@@ -12,7 +12,7 @@ GATE = ("passed", "reasons", "int8")
 """What is told of a version's gate; the figures are in its card."""
 
 
-def list_versions(tx: Transaction, models: Path) -> list[dict[str, Any]]:
+def describe_versions(tx: Transaction, models: Path) -> list[dict[str, Any]]:
     """Every version, oldest first."""
     episodes = {episode.id: episode for episode in tx.episodes.list_all()}
     names = {domain.id: domain.name for domain in tx.domains.list_all()}
