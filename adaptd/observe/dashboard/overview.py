@@ -109,8 +109,7 @@ def _attention(tx: Transaction, status: dict[str, Any]) -> list[Attention]:
 def view_events(tx: Transaction, count: int, before: int | None = None) -> list[dict[str, Any]]:
     """Events with their domains' names and their episodes' numbers, newest first."""
     names = {domain.id: domain.name for domain in tx.domains.list_all()}
-    latest = tx.events.list_latest(count, before=before)
-    numbers = {key: tx.episodes.get(key).number for key in {event.episode_id for event in latest} if key is not None}
+    numbers = tx.episodes.numbers()
     return [
         {
             "id": event.id,
@@ -118,8 +117,8 @@ def view_events(tx: Transaction, count: int, before: int | None = None) -> list[
             "kind": event.kind,
             "message": event.message,
             "domain": None if event.domain_id is None else names[event.domain_id],
-            "episode": None if event.episode_id is None else numbers[event.episode_id],
+            "episode": None if event.episode_id is None else numbers.get(event.episode_id),
             "version": event.version,
         }
-        for event in latest
+        for event in tx.events.list_latest(count, before=before)
     ]
