@@ -27,7 +27,7 @@ def test_fsck_is_clean_and_everything_can_be_undone(adapted):
     listed = json.loads(shop.does("quarantine", "list", "night", "--json").stdout)["files"]
     assert sorted(file["name"] for file in listed) == ["broken.jpg", "sub/odd\\xff[red].txt"]
     story = json.loads(shop.does("explain", "night", "--json").stdout)
-    assert [(drop["batch"], drop["accepted"], drop["duplicates"]) for drop in story["drops"]] == [(1, 72, 1)]
+    assert [(drop["delivery"], drop["accepted"], drop["duplicates"]) for drop in story["drops"]] == [(1, 72, 1)]
     assert [episode["state"] for episode in story["episodes"]] == ["done"]
 
     shop.does("quarantine", "restore", "--domain", "night")
