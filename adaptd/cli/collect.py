@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.filesize import decimal
 
-from adaptd.cli.output import one_line, print_json
+from adaptd.cli.output import print_json
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import NotConfirmed
+from adaptd.text import escape_hidden, printable
 
 if TYPE_CHECKING:
     from adaptd.care.collect import Candidate, Wish
@@ -64,15 +66,6 @@ def confirm(what: str, yes: bool) -> None:
         raise NotConfirmed("nothing was done")
 
 
-def human(size_bytes: int) -> str:
-    """A size for people."""
-    value, units = float(size_bytes), ["B", "kB", "MB", "GB", "TB"]
-    while value >= 1000 and len(units) > 1:
-        value /= 1000
-        units.pop(0)
-    return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"
-
-
 def _plan(project: "Project", store: "Store", wish: "Wish") -> "tuple[Candidate, ...]":
     from adaptd.care.collect import plan
     from adaptd.care.view import View
@@ -86,7 +79,7 @@ def _delete(store: "Store", candidates: "list[Candidate]") -> None:
     from adaptd.care.collect import delete
 
     delete(store, candidates)
-    typer.echo(f"deleted, {human(sum(candidate.size_bytes for candidate in candidates))} freed", err=True)
+    typer.echo(f"deleted, {decimal(sum(candidate.size_bytes for candidate in candidates))} freed", err=True)
 
 
 def _show(project: "Project", candidates: "tuple[Candidate, ...]", as_json: bool) -> None:
@@ -104,14 +97,11 @@ def _show(project: "Project", candidates: "tuple[Candidate, ...]", as_json: bool
         print_json("adaptd.gc/1", {"size_bytes": total, "candidates": items})
         return
     for candidate in candidates:
-        where = ", ".join(_inside(project.state, path) for path in candidate.paths)
-        typer.echo(
-            f"{human(candidate.size_bytes):>9}  {candidate.kind:10} {one_line(where)}\n{'':23}{one_line(candidate.reason)}"
-        )
-    typer.echo(f"{human(total)} can be freed" if candidates else "nothing to delete")
+        where = escape_hidden(", ".join(_inside(project.state, path) for path in candidate.paths))
+        typer.echo(f"{decimal(candidate.size_bytes):>9}  {candidate.kind:10} {where}")
+        typer.echo(f"{'':23}{escape_hidden(candidate.reason)}")
+    typer.echo(f"{decimal(total)} can be freed" if candidates else "nothing to delete")
 
 
 def _inside(state: Path, path: Path) -> str:
-    from adaptd.text import printable
-
     return printable(path.relative_to(state))

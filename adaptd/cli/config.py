@@ -22,7 +22,7 @@ def show(
     if as_json:
         extra = {"origins": dict(project.origins)} if origin else {}
         print_json(
-            "adaptd.project.layers/1",
+            "adaptd.config/1",
             {"project": str(project.root), "hash": project.settings.hash, "settings": settings, **extra},
         )
         return

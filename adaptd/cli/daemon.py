@@ -50,12 +50,12 @@ def run(
             recover_repository(project, store)
         except (PublishError, OSError) as problem:
             supervisor.warnings.append(str(problem))
-        with _telling(project, store, supervisor):
+        with _serving_pages(project, store, supervisor):
             supervisor.run(drain=drain)
 
 
 @contextmanager
-def _telling(project: "Project", store: "Store", supervisor: "Supervisor") -> Iterator[None]:
+def _serving_pages(project: "Project", store: "Store", supervisor: "Supervisor") -> Iterator[None]:
     """Pages, metrics and health over HTTP; without the port the daemon does its work all the same, and says so."""
     from adaptd.observe.dashboard.site import Site
     from adaptd.observe.http import HttpThread, make_app

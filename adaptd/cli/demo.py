@@ -59,7 +59,7 @@ def _make_folder(folder: Path) -> None:
     marker = folder / ".adaptd-demo"
     if folder.exists():
         if not marker.exists():
-            raise ConfigError(f"{folder} exists and is no demo: name another folder")
+            raise ConfigError(f"{folder} exists and is not a demo: name another folder")
         _lock(marker)
         shutil.rmtree(folder)
     folder.mkdir(parents=True)

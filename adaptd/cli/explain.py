@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
+from rich.filesize import decimal
 
-from adaptd.cli.collect import human
-from adaptd.cli.output import one_line, print_json
+from adaptd.cli.output import print_json
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import DomainUnknown
+from adaptd.text import escape_hidden
 
 
 def explain(
@@ -16,7 +17,7 @@ def explain(
     domain: Annotated[str, typer.Argument(metavar="DOMAIN", help="Its name; `adaptd status` lists them.")],
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
 ) -> None:
-    """Tell when a domain came, what was rejected and why, its episodes and versions, and what they did to R."""
+    """Tell when a domain came, what is in quarantine and why, its episodes and versions, and what they did to R."""
     from adaptd.observe.explain import SCHEMA, build_explanation
 
     project = open_project(context)
@@ -31,7 +32,7 @@ def explain(
         print_json(SCHEMA, document)
     else:
         for line in _tell(document):
-            typer.echo(one_line(line))
+            typer.echo(escape_hidden(line))
 
 
 def _tell(story: dict[str, Any]) -> Iterator[str]:
@@ -43,9 +44,9 @@ def _tell(story: dict[str, Any]) -> Iterator[str]:
         yield f"  paused since {pause['at']} ({what}): {pause['reason']}"
     for drop in story["drops"]:
         yield _drop(drop)
-    for group in story["rejected"]:
+    for group in story["quarantined"]:
         more = ", …" if group["count"] > len(group["names"]) else ""
-        yield f"  rejected: {group['count']:,} {group['reason']} ({', '.join(group['names'])}{more})"
+        yield f"  quarantined: {group['count']:,} {group['reason']} ({', '.join(group['names'])}{more})"
     for episode in story["episodes"]:
         yield from _episode(episode)
     if story["events"]:
@@ -55,7 +56,7 @@ def _tell(story: dict[str, Any]) -> Iterator[str]:
 
 
 def _drop(drop: dict[str, Any]) -> str:
-    size = f"{drop['files']:,} files, {human(drop['size_bytes'])}" if drop["files"] else "its files are not kept any more"
+    size = f"{drop['files']:,} files, {decimal(drop['size_bytes'])}" if drop["files"] else "its files are not kept any more"
     if drop["delivery"] is None:
         came_of_it = "waits"
     else:
@@ -66,7 +67,7 @@ def _drop(drop: dict[str, Any]) -> str:
 
 
 def _episode(episode: dict[str, Any]) -> Iterator[str]:
-    title = f"episode {episode['id']}" if episode["number"] is None else f"episode {episode['number']}"
+    title = f"episode of {episode['queued_at']}" if episode["number"] is None else f"episode {episode['number']}"
     took = "" if episode["seconds"] is None else f" after {episode['seconds']:.0f} s"
     tries = f", {episode['attempts']} attempts" if episode["attempts"] > 1 else ""
     crashes = f", its worker died {episode['crashes']} times" if episode["crashes"] else ""

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from adaptd.text import is_hidden
-
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -18,16 +16,7 @@ def print_json(schema: str, document: Mapping[str, Any]) -> None:
 
 
 def make_console() -> "Console":
-    """Standard output; rich honours NO_COLOR and drops styles and animation off a terminal."""
+    """Standard output; rich honours NO_COLOR and leaves styles and animation out off a terminal."""
     from rich.console import Console
 
     return Console(highlight=False)
-
-
-def one_line(text: str) -> str:
-    """Text from outside as a terminal may see it: line breaks, control characters and marks of direction as escapes."""
-    return "".join(_escape(sign) if is_hidden(sign) else sign for sign in text)
-
-
-def _escape(sign: str) -> str:
-    return sign.encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -1,6 +1,5 @@
 """`adaptd init`, and how every command finds its project and store."""
 
-import os
 import re
 import shlex
 import unicodedata
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptd.errors import ConfigError
+from adaptd.files import replace_file
 
 if TYPE_CHECKING:
     from adaptd.project.layers import Project
@@ -74,7 +74,7 @@ def init(
         from adaptd.store.migrate import upgrade
 
         upgrade(project.database, backups(project))
-    _write(folder / CONFIG_FILE, text)
+    replace_file(folder / CONFIG_FILE, text.encode())
     typer.echo(f"made {folder}: settings in {folder / CONFIG_FILE}")
     typer.echo(f"next: adaptd --project {shlex.quote(str(folder))} source import DIR   (labelled pictures, one folder a class)")
 
@@ -87,10 +87,3 @@ def _model_name(folder: str) -> str:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file that others see whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)

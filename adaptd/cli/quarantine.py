@@ -1,4 +1,4 @@
-"""`adaptd quarantine`: what was set aside and why; giving it back to the inbox, or deleting it."""
+"""`adaptd quarantine`: which files cannot be used and why; giving them back to the inbox, or deleting them."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated
@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptd.cli.collect import confirm
-from adaptd.cli.output import make_console, one_line, print_json
+from adaptd.cli.output import make_console, print_json
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import ExitCode, StoreConflict
 from adaptd.records import Quarantined
+from adaptd.text import escape_hidden, to_iso
 
 if TYPE_CHECKING:
     from adaptd.store import Store, Transaction
 
-app = typer.Typer(help="Files that were set aside.", no_args_is_help=True)
+app = typer.Typer(help="Files that cannot be used.", no_args_is_help=True)
 
 Ids = Annotated[list[int] | None, typer.Argument(metavar="[ID…]", help="Which files; `quarantine list` shows their ids.")]
 InDomain = Annotated[str | None, typer.Option("--domain", metavar="DOMAIN", help="All files of a domain.")]
-ForReason = Annotated[str | None, typer.Option("--reason", metavar="REASON", help="All files set aside for a reason.")]
+ForReason = Annotated[str | None, typer.Option("--reason", metavar="REASON", help="All files quarantined for a reason.")]
 
 
 @app.command("list")
@@ -27,7 +28,7 @@ def list_files(
     domain: Annotated[str | None, typer.Argument(help="Only this domain's.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
 ) -> None:
-    """Show what was set aside, with the reasons."""
+    """Show what is in quarantine, with the reasons."""
     with open_store(open_project(context)) as store, store.reading() as tx:
         names = {item.id: item.name for item in tx.domains.list_all()}
         items = _list(tx, domain)
@@ -51,7 +52,7 @@ def restore(context: typer.Context, ids: Ids = None, domain: InDomain = None, re
         finish(store, layout)
         chosen, kept = _choose(store, ids, domain, reason)
         for item_id, path in give_back(store, layout, project.inbox, chosen).items():
-            typer.echo(f"{item_id}: {'was gone, forgotten' if path is None else one_line(str(path))}")
+            typer.echo(f"{item_id}: {'was gone, forgotten' if path is None else escape_hidden(str(path))}")
     _tell(kept)
 
 
@@ -63,7 +64,7 @@ def purge(
     reason: ForReason = None,
     yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
 ) -> None:
-    """Delete files that were set aside, for good."""
+    """Delete files in quarantine for good."""
     from adaptd.care.restore import finish
     from adaptd.care.restore import purge as delete
     from adaptd.project.layout import Layout
@@ -99,13 +100,12 @@ def _choose(
 
 
 def _list(tx: "Transaction", domain: str | None) -> tuple[Quarantined, ...]:
-
     return tx.quarantine.list_all(None if domain is None else tx.domains.get_named(domain).id)
 
 
 def _tell(kept: list[tuple[Quarantined, str]]) -> None:
     for item, why in kept:
-        typer.echo(f"{item.id}: {one_line(item.name)} stays: {one_line(why)}", err=True)
+        typer.echo(f"{item.id}: {escape_hidden(item.name)} stays: {escape_hidden(why)}", err=True)
     if kept:
         raise typer.Exit(ExitCode.FAILURE)
 
@@ -118,7 +118,7 @@ def _document(item: Quarantined, names: dict[int, str]) -> dict[str, object]:
         "reason": item.reason,
         "detail": item.detail,
         "path": item.path,
-        "at": item.created_at.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "at": to_iso(item.created_at),
     }
 
 
@@ -134,7 +134,7 @@ def _show(items: tuple[Quarantined, ...], names: dict[int, str], reasons: dict[s
         table.add_column(title, overflow="fold", justify="right" if title == "id" else "left")
     for item in items:
         cells = (str(item.id), names[item.domain_id], item.name, item.reason, item.detail)
-        table.add_row(*(Text(one_line(cell)) for cell in cells))
+        table.add_row(*(Text(escape_hidden(cell)) for cell in cells))
     console = make_console()
     console.print(table)
     console.print(Text(f"{len(items)} files: {', '.join(f'{count} {reason}' for reason, count in reasons.items())}"))

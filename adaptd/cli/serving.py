@@ -28,19 +28,19 @@ def serve(context: typer.Context, host: Host = None, port: Port = None, token: T
     """Serve the newest version over HTTP: Open Inference Protocol, and image files at /predict. Swaps by itself."""
     project = open_project(context, {"serving.host": host, "serving.port": port, "serving.token": token})
     from adaptd.observe.logs import set_up_logs
-    from adaptd.serving.server import check_exposure, serve
+    from adaptd.serving.server import check_exposure, run_server
 
     settings = project.settings
     check_exposure(settings.serving, insecure)
     set_up_logs(settings.logging.level, settings.logging.format)
-    serve(settings.serving, project.models / settings.model.name, _limits(project), typer.echo)
+    run_server(settings.serving, project.models / settings.model.name, _limits(project), typer.echo)
 
 
 def predict(
     context: typer.Context,
     images: Annotated[list[Path], typer.Argument(metavar="IMAGE…", help="Image files.")],
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
-    version: Annotated[int | None, typer.Option(min=1, metavar="N", help="The version to ask; default: the newest.")] = None,
+    version: Annotated[int | None, typer.Option(min=1, metavar="N", help="The version to use; default: the newest.")] = None,
 ) -> None:
     """Label images with a published version, without a server."""
     from adaptd.observe.logs import set_up_logs

@@ -9,6 +9,7 @@ import typer
 from adaptd.cli.output import make_console, print_json
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import ExitCode
+from adaptd.text import escape_hidden
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -74,7 +75,7 @@ def render(document: dict[str, Any]) -> "RenderableType":
     from rich.markup import escape
 
     parts = [_headline(document), _queue(document["queue"]), _matrix(document)]
-    parts += [f"[yellow]! {escape(warning)}[/]" for warning in document["daemon"]["warnings"]]
+    parts += [f"[yellow]! {escape(escape_hidden(warning))}[/]" for warning in document["daemon"]["warnings"]]
     return Group(*(part for part in parts if part is not None))
 
 
@@ -88,7 +89,7 @@ def _headline(document: dict[str, Any]) -> str:
     if episode:
         eta = "" if episode["eta_seconds"] is None else f", {episode['eta_seconds']:.0f} s left"
         done = f"{episode['phase']} {episode['step']}/{episode['steps']} ({episode['progress']:.0%}{eta})"
-        lines.append(f"episode  {episode['id']} on {episode['domain']}: {done}")
+        lines.append(f"episode  {episode['number']} on {episode['domain']}: {done}")
         lines += [f"         {live}"] if (live := _live(episode["live"])) else []
     return "\n".join(lines)
 
@@ -111,7 +112,7 @@ def _queue(queue: list[dict[str, Any]]) -> "RenderableType":
             title, justify="right" if title in {"images", "quarantined"} else "left", style="dim" if title == "state" else ""
         )
     for item in queue[-QUEUE_SHOWN:]:
-        why = escape(item["reason"] or "")
+        why = escape(escape_hidden(item["reason"] or ""))
         table.add_row(item["domain"], item["state"], f"{item['images']:,}", f"{item['quarantined']:,}", f"[dim]{why}[/]")
     if len(queue) > QUEUE_SHOWN:
         table.caption = f"the newest {QUEUE_SHOWN} of {len(queue)}"

@@ -1,6 +1,5 @@
 """`adaptd versions`, `promote`, `rollback` and `diff`: what was published, what is served, and a person's word about it."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,13 +18,13 @@ Number = Annotated[int, typer.Argument(metavar="N", min=1, help="The version's n
 
 def versions(context: typer.Context, as_json: Json = False) -> None:
     """List every version: what it came of, what the gate said, whether it is served."""
-    from adaptd.observe.versions import list_versions
+    from adaptd.observe.version_list import SCHEMA, describe_versions
 
     project = open_project(context)
     with open_store(project) as store, store.reading() as tx:
-        found = list_versions(tx, project.models)
+        found = describe_versions(tx, project.models)
     if as_json:
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        print_json(SCHEMA, {"versions": found})
         return
     if not found:
         typer.echo("no version yet: adaptd source import DIR makes the first")

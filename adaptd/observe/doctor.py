@@ -137,7 +137,7 @@ def _writable(project: Project) -> Iterator[Finding]:
     for name, path in (("inbox", project.inbox), ("state", project.state), ("models", project.models)):
         if not path.is_dir():
             remedy = f"set paths.{name} to a folder" if path.exists() else f"mkdir -p {shlex.quote(str(path))}"
-            yield Finding(f"{name} writable", "fail", f"{path} is no folder", remedy)
+            yield Finding(f"{name} writable", "fail", f"{path} is not a folder", remedy)
             continue
         try:
             with tempfile.TemporaryFile(dir=path):

@@ -5,12 +5,13 @@ from dataclasses import asdict
 from typing import Any
 
 from adaptd.evaluation.matrix import Entry, Matrix
+from adaptd.observe.status import find_running
 from adaptd.records import EVERYTHING, Domain, Episode, Version
 from adaptd.releases.matrix import read_matrix
 from adaptd.store import Transaction
 from adaptd.text import to_iso
 
-SCHEMA = "adaptd.explain/1"
+SCHEMA = "adaptd.explain/2"
 EVENTS = 1000
 EXAMPLES = 3
 """Names told for each reason."""
@@ -24,6 +25,8 @@ def build_explanation(tx: Transaction, name: str, matrix: Matrix | None = None) 
     for version in tx.versions.list_all():
         versions.setdefault(version.episode_id, []).append(version)
     mine = [episode for episode in tx.episodes.list_all() if episode.domain_id == domain.id]
+    running = find_running(tx)
+    numbers = {episode.id: tx.episodes.next_number() if episode == running else episode.number for episode in mine}
     return {
         "domain": domain.name,
         "state": domain.state,
@@ -37,8 +40,10 @@ def build_explanation(tx: Transaction, name: str, matrix: Matrix | None = None) 
             if pause.scope in {domain.name, EVERYTHING}
         ],
         "drops": _drops(tx, domain),
-        "rejected": _rejected(tx, domain),
-        "episodes": [_episode(episode, versions.get(episode.id, []), matrix) for episode in mine],
+        "quarantined": _quarantined(tx, domain),
+        "episodes": [
+            {"number": numbers[episode.id]} | _episode(episode, versions.get(episode.id, []), matrix) for episode in mine
+        ],
         "memory": tx.memories.counts().get(domain.id, 0),
         "events": [
             {"at": to_iso(event.at), "kind": event.kind, "message": event.message}
@@ -63,8 +68,8 @@ def _drops(tx: Transaction, domain: Domain) -> list[dict[str, Any]]:
     ]
 
 
-def _rejected(tx: Transaction, domain: Domain) -> list[dict[str, Any]]:
-    """What was set aside, by reason, the most frequent first."""
+def _quarantined(tx: Transaction, domain: Domain) -> list[dict[str, Any]]:
+    """What is in quarantine, by reason, the most frequent first."""
     items = tx.quarantine.list_all(domain.id)
     counts = Counter(item.reason for item in items)
     return [
@@ -78,8 +83,6 @@ def _episode(episode: Episode, versions: list[Version], matrix: Matrix) -> dict[
     if episode.started_at is not None and episode.finished_at is not None:
         seconds = (episode.finished_at - episode.started_at).total_seconds()
     return {
-        "id": episode.id,
-        "number": episode.number,
         "delivery": episode.delivery,
         "method": episode.method,
         "state": episode.state,

@@ -6,6 +6,8 @@ import sys
 from datetime import UTC, datetime
 from typing import IO
 
+from adaptd.text import escape_hidden, to_iso
+
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -20,7 +22,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         line: dict[str, object] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "time": to_iso(datetime.fromtimestamp(record.created, UTC), "milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -39,7 +41,7 @@ class HumanFormatter(logging.Formatter):
         when = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
         extras = "".join(f" {name}={value}" for name, value in _extras(record).items())
         trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
-        return f"{when} {record.levelname.lower():7} {record.getMessage()}{extras}{trace}"
+        return f"{when} {record.levelname.lower():7} {escape_hidden(record.getMessage() + extras)}{trace}"
 
 
 def set_up_logs(level: str, style: str, stream: IO[str] | None = None) -> None:

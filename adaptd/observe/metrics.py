@@ -20,13 +20,12 @@ from adaptd import __version__
 from adaptd.errors import StoreError
 from adaptd.evaluation.matrix import Matrix
 from adaptd.evaluation.metrics import summarize
+from adaptd.observe.status import find_running
 from adaptd.records import DomainState, Episode, EpisodeState, Reason, VersionState
 from adaptd.releases.matrix import MatrixKeeper
 from adaptd.store import Store, Transaction
 
 STATES = ("idle", "training", "paused", "degraded")
-CONSTRAINTS = ("source", "memory")
-"""Every value of the label `constraint`. With one constraint a domain, `memory` is the most active of them."""
 DURATIONS = (10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600)
 """Buckets of an episode's seconds, up to six hours."""
 DOMAINS_SHOWN = 8
@@ -50,7 +49,7 @@ class DaemonCollector(Collector):
         yield _by(
             "adaptd_daemon_state", "1 for the state the daemon is in.", "state", {s: s == health.get("state") for s in STATES}
         )
-        yield _gauge("adaptd_last_scan_timestamp_seconds", "When the inbox was last looked at.", health.get("scanned_at") or 0)
+        yield _gauge("adaptd_last_scan_timestamp_seconds", "When the inbox was last looked at.", health.get("scanned_at"))
         yield _gauge("adaptd_disk_free_bytes", "Room on the disk of the state folder.", shutil.disk_usage(self._state).free)
         try:
             with self._store.reading() as tx:
@@ -72,7 +71,8 @@ def make_registry(collector: Collector) -> CollectorRegistry:
     return registry
 
 
-def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+def _gauge(name: str, text: str, value: float | None) -> GaugeMetricFamily:
+    """One value; what is not known has none, since 0 would be a claim."""
     return GaugeMetricFamily(name, text, value=value)
 
 
@@ -83,20 +83,13 @@ def _by(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeM
     return family
 
 
-def _count_by(name: str, text: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:
-    family = CounterMetricFamily(name, text, labels=[label])
-    for key, value in values.items():
-        family.add_metric([key], value)
-    return family
-
-
 def _intake(tx: Transaction) -> Iterator[Metric]:
+    """Gauges: what is restored from quarantine, tried again or deleted is counted no more."""
     domains = tx.domains.list_all()
-    images = sum(domain.images for domain in domains)
-    yield CounterMetricFamily("adaptd_images_ingested", "Images accepted into domains.", value=images)
-    refused = tx.quarantine.counts()
-    reasons = {str(reason): refused.get(reason, 0) for reason in Reason}
-    yield _count_by("adaptd_images_quarantined", "Files set aside, by reason.", "reason", reasons)
+    yield _gauge("adaptd_images_ingested", "Images in all domains.", sum(domain.images for domain in domains))
+    quarantined = tx.quarantine.counts()
+    reasons = {str(reason): quarantined.get(reason, 0) for reason in Reason}
+    yield _by("adaptd_images_quarantined", "Files in quarantine, by reason.", "reason", reasons)
     states = Counter(domain.state for domain in domains)
     yield _by("adaptd_domains", "Domains by state.", "state", {state: states[state] for state in DomainState})
 
@@ -104,13 +97,15 @@ def _intake(tx: Transaction) -> Iterator[Metric]:
 def _episodes(tx: Transaction) -> Iterator[Metric]:
     episodes = tx.episodes.list_all()
     states = Counter(episode.state for episode in episodes)
-    ended = (EpisodeState.DONE, EpisodeState.FAILED, EpisodeState.CANCELLED)
-    yield _count_by("adaptd_episodes", "Episodes that ended, by outcome.", "outcome", {state: states[state] for state in ended})
-    yield from _running([episode for episode in episodes if episode.state is EpisodeState.TRAINING])
+    ended = CounterMetricFamily("adaptd_episodes", "Episodes that ended, by outcome.", labels=["outcome"])
+    for state in (EpisodeState.DONE, EpisodeState.FAILED, EpisodeState.CANCELLED):
+        ended.add_metric([state], states[state])
+    yield ended
+    yield from _running(find_running(tx))
     done = [episode for episode in episodes if episode.state is EpisodeState.DONE]
-    name = "adaptd_last_episode_success_timestamp_seconds"
     moments = [episode.finished_at.timestamp() for episode in done if episode.finished_at]
-    yield _gauge(name, "When an episode was last committed; 0 where none was.", max(moments, default=0))
+    name = "adaptd_last_episode_success_timestamp_seconds"
+    yield _gauge(name, "When an episode was last committed.", max(moments, default=None))
     yield _durations(done)
     yield _by(
         "adaptd_constraint_active_ratio",
@@ -121,19 +116,19 @@ def _episodes(tx: Transaction) -> Iterator[Metric]:
     yield _gauge("adaptd_memory_images", "Images in the memories of all domains.", sum(tx.memories.counts().values()))
 
 
-def _running(episodes: list[Episode]) -> Iterator[Metric]:
+def _running(episode: Episode | None) -> Iterator[Metric]:
     """How far the episode at work is, and when it last said so: one that is stuck says nothing."""
-    progress = episodes[-1].progress if episodes else None
-    share = progress.step / progress.steps if progress and progress.steps else 0.0
-    yield _gauge("adaptd_episode_progress_ratio", "How far the running episode is; 0 where none runs.", share)
+    progress = episode.progress if episode else None
+    share = progress.step / progress.steps if progress and progress.steps else None
+    yield _gauge("adaptd_episode_progress_ratio", "How far the running episode is.", share)
     said = (progress.updated_at or progress.since) if progress else None
     name = "adaptd_episode_progress_timestamp_seconds"
-    yield _gauge(name, "When the running episode last told how far it is; 0 where none runs.", said.timestamp() if said else 0)
+    yield _gauge(name, "When the running episode last told how far it is.", said.timestamp() if said else None)
 
 
 def _durations(done: list[Episode]) -> HistogramMetricFamily:
     """From the first worker's start to the commit, waiting after interruptions included."""
-    seconds = [(e.finished_at - e.started_at).total_seconds() for e in done if e.finished_at and e.started_at]
+    seconds = [max(0.0, (e.finished_at - e.started_at).total_seconds()) for e in done if e.finished_at and e.started_at]
     buckets = [(str(float(limit)), float(sum(each <= limit for each in seconds))) for limit in DURATIONS]
     family = HistogramMetricFamily("adaptd_episode_duration_seconds", "How long committed episodes took.")
     family.add_metric([], [*buckets, ("+Inf", float(len(seconds)))], sum(seconds))
@@ -141,10 +136,12 @@ def _durations(done: list[Episode]) -> HistogramMetricFamily:
 
 
 def _active(done: list[Episode]) -> dict[str, float]:
+    """Of each kind of constraint that the newest episode had."""
     newest = max(done, key=lambda episode: episode.number or 0, default=None)
     ratios: dict[str, float] = newest.report.get("constraint_active_ratio", {}) if newest else {}
-    memory = [ratio for name, ratio in ratios.items() if name != "source"]
-    return dict(zip(CONSTRAINTS, (ratios.get("source", 0.0), max(memory, default=0.0)), strict=True))
+    of_kind = {"source": [ratio for name, ratio in ratios.items() if name == "source"]}
+    of_kind["memory"] = [ratio for name, ratio in ratios.items() if name != "source"]
+    return {kind: max(values) for kind, values in of_kind.items() if values}
 
 
 def _versions(tx: Transaction, model: str) -> Iterator[Metric]:
@@ -152,11 +149,10 @@ def _versions(tx: Transaction, model: str) -> Iterator[Metric]:
     states = Counter(version.state for version in versions)
     yield _by("adaptd_versions", "Versions by state.", "state", {state: states[state] for state in VersionState})
     served = next((version for version in reversed(versions) if version.state is VersionState.PROMOTED), None)
-    number = str(served.version) if served else "0"
-    yield InfoMetricFamily("adaptd_model", "What is promoted; version 0 where nothing is.", {"model": model, "version": number})
-    since = served.promoted_at.timestamp() if served and served.promoted_at else 0
-    name = "adaptd_served_version_timestamp_seconds"
-    yield _gauge(name, "When the promoted version was promoted; 0 where none is.", since)
+    info = {"model": model, "version": str(served.version)} if served else None
+    yield InfoMetricFamily("adaptd_model", "What is promoted.", info)
+    since = served.promoted_at.timestamp() if served and served.promoted_at else None
+    yield _gauge("adaptd_served_version_timestamp_seconds", "When the promoted version was promoted.", since)
 
 
 def _accuracies(matrix: Matrix) -> Iterator[Metric]:
@@ -166,5 +162,4 @@ def _accuracies(matrix: Matrix) -> Iterator[Metric]:
         if entry is not None:
             family.add_metric([name, entry.kind], entry.value)
     yield family
-    transfer = summarize(matrix).bwt
-    yield _gauge("adaptd_backward_transfer_ratio", "BWT of R; 0 until a second domain is there.", transfer or 0.0)
+    yield _gauge("adaptd_backward_transfer_ratio", "BWT of R.", summarize(matrix).bwt)

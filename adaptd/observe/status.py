@@ -1,12 +1,13 @@
 """The status document: one consistent view of the store and the daemon, as `adaptd status --json` prints it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from adaptd.evaluation.matrix import Matrix
 from adaptd.evaluation.metrics import summarize
+from adaptd.project.lock import Holder
 from adaptd.records import EVERYTHING, Domain, Episode, EpisodeState, VersionState
 from adaptd.releases.matrix import read_matrix
 from adaptd.store import Transaction
@@ -17,30 +18,14 @@ DAEMON = "run"
 """The command of the daemon; other commands work on a project in the foreground."""
 
 
-class Worker(Protocol):
-    """The process at work on a project."""
-
-    @property
-    def pid(self) -> int:
-        """Its id."""
-
-    @property
-    def command(self) -> str:
-        """Its command."""
-
-    @property
-    def health(self) -> Mapping[str, Any]:
-        """What it says about itself."""
-
-
 def build_status(
-    tx: Transaction, working: Worker | None, project: Path, model: str, matrix: Matrix | None = None
+    tx: Transaction, holder: Holder | None, project: Path, model: str, matrix: Matrix | None = None
 ) -> dict[str, Any]:
     """Everything `adaptd status` shows.
 
     Args:
         tx: a reading transaction.
-        working: the process at work on the project, None where there is none.
+        holder: the process at work on the project, None where there is none.
         project: the project folder.
         model: the model's name.
         matrix: R, where the caller has it already.
@@ -53,15 +38,15 @@ def build_status(
         "project": str(project),
         "model": model,
         "daemon": {
-            "running": working is not None and working.command == DAEMON,
-            "pid": working.pid if working is not None else None,
-            "command": working.command if working is not None else None,
-            "state": _state(working, running),
-            "warnings": _warnings(tx, domains.values(), running, working),
-            "address": working.health.get("address") if working is not None else None,
+            "running": holder is not None and holder.command == DAEMON,
+            "pid": holder.pid if holder is not None else None,
+            "command": holder.command if holder is not None else None,
+            "state": _state(holder, running),
+            "warnings": _warnings(tx, domains, running, holder),
+            "address": holder.health.get("address") if holder is not None else None,
         },
         "queue": [_queued(domain) for domain in domains.values() if domain.position != 0],
-        "episode": None if running is None else describe_running(running, domains[running.domain_id]),
+        "episode": None if running is None else describe_running(tx, running),
         "served": None if promoted is None else {"version": promoted.version, "promoted_at": to_iso(promoted.promoted_at)},
         "matrix": matrix.to_json(),
         "metrics": summarize(matrix).to_json(),
@@ -78,20 +63,21 @@ def _last_sign(episode: Episode) -> datetime:
     return episode.progress.updated_at or episode.started_at or episode.created_at
 
 
-def _state(working: Worker | None, running: Episode | None) -> str:
-    if working is None:
+def _state(holder: Holder | None, running: Episode | None) -> str:
+    if holder is None:
         return "stopped"
-    if working.command == DAEMON and "state" in working.health:
-        return str(working.health["state"])
+    if holder.command == DAEMON and "state" in holder.health:
+        return str(holder.health["state"])
     return "idle" if running is None else "training"
 
 
-def _warnings(tx: Transaction, domains: Iterable[Domain], running: Episode | None, working: Worker | None) -> list[str]:
-    said = [] if working is None else list(working.health.get("warnings", ()))
-    said += [f"domain {d.name} failed: {d.reason or 'see its events'}" for d in domains if d.state == "failed"]
+def _warnings(tx: Transaction, domains: Mapping[int, Domain], running: Episode | None, holder: Holder | None) -> list[str]:
+    said = [] if holder is None else list(holder.health.get("warnings", ()))
+    said += [f"domain {d.name} failed: {d.reason or 'see its events'}" for d in domains.values() if d.state == "failed"]
     said += [f"{'everything' if p.scope == EVERYTHING else p.scope} is paused: {p.reason}" for p in tx.pauses.list_all()]
-    if running is not None and working is None:
-        said.append(f"episode {running.id} was interrupted: `adaptd run`, or the command that began it, goes on from there")
+    if running is not None and holder is None:
+        which = f"episode {tx.episodes.next_number()} on {domains[running.domain_id].name}"
+        said.append(f"{which} was interrupted: `adaptd run`, or the command that began it, goes on from there")
     newest = tx.versions.find_latest()
     if newest is not None and newest.state is VersionState.REJECTED:
         served = tx.versions.find_latest(VersionState.PROMOTED)
@@ -113,13 +99,14 @@ def _queued(domain: Domain) -> dict[str, Any]:
     }
 
 
-def describe_running(episode: Episode, domain: Domain) -> dict[str, Any]:
-    """The `episode` of the status document."""
+def describe_running(tx: Transaction, episode: Episode) -> dict[str, Any]:
+    """The `episode` of the status document. Its number is the one that it gets when it is committed."""
     progress = episode.progress
     share = progress.step / progress.steps if progress.steps else 0.0
     return {
-        "id": episode.id,
-        "domain": domain.name,
+        "number": tx.episodes.next_number(),
+        "domain": tx.domains.get(episode.domain_id).name,
+        "started_at": to_iso(episode.started_at),
         "method": episode.method,
         "phase": progress.phase,
         "step": progress.step,

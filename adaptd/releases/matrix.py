@@ -1,11 +1,14 @@
 """R as the store has it, and kept in memory for the daemon's pages and metrics, which ask often."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
 
 from adaptd.evaluation.matrix import Entry, Matrix
 from adaptd.records import Accuracy, AccuracyKind, EpisodeState, Version
 from adaptd.store import Transaction
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 def read_matrix(tx: Transaction) -> Matrix:
@@ -15,9 +18,10 @@ def read_matrix(tx: Transaction) -> Matrix:
     first_version: dict[int, Version] = {}
     for version in tx.versions.list_all():
         first_version.setdefault(version.episode_id, version)
-    known = _best_known(tx.accuracies.list_all())
+    known = best_known(tx.accuracies.list_all(), lambda accuracy: (accuracy.version, accuracy.domain_id))
+    entries = {key: Entry(accuracy.value, accuracy.kind, accuracy.n) for key, accuracy in known.items()}
     rows = tuple(
-        tuple(known.get((first_version[e.id].version, d.id)) if e.id in first_version else None for d in domains)
+        tuple(entries.get((first_version[e.id].version, d.id)) if e.id in first_version else None for d in domains)
         for e in episodes
     )
     first_rows: dict[int, int] = {}
@@ -31,13 +35,12 @@ def read_matrix(tx: Transaction) -> Matrix:
     )
 
 
-def _best_known(accuracies: tuple[Accuracy, ...]) -> Mapping[tuple[int, int], Entry]:
-    """One entry for a version and domain: measured where there is one, else estimated."""
-    known: dict[tuple[int, int], Entry] = {}
+def best_known(accuracies: Iterable[Accuracy], key: Callable[[Accuracy], Key]) -> dict[Key, Accuracy]:
+    """One accuracy for each key: the newest measured one where there is any, else the first estimate."""
+    known: dict[Key, Accuracy] = {}
     for accuracy in accuracies:
-        key = accuracy.version, accuracy.domain_id
-        if accuracy.kind is AccuracyKind.MEASURED or key not in known:
-            known[key] = Entry(accuracy.value, accuracy.kind, accuracy.n)
+        if accuracy.kind is AccuracyKind.MEASURED or key(accuracy) not in known:
+            known[key(accuracy)] = accuracy
     return known
 
 

@@ -1,6 +1,6 @@
 """The ASGI application: routes, the token, time limits, and errors as `{"error": …}`. What is answered is in `endpoints`.
 
-Routed by hand: most of what an `infer` costs a server is HTTP, and a framework would add as much again.
+Routed by hand, as docs/decisions/0007-what-we-write-by-hand.md explains.
 """
 
 import asyncio
@@ -10,10 +10,12 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from starlette.types import Receive, Scope, Send
+
 from adaptd.errors import ClientLeft, NothingPublished, RequestRefused
 from adaptd.observe.serving_metrics import ServingMetrics
 from adaptd.serving.endpoints import Endpoints, Request
-from adaptd.serving.http import Answer, BodyReader, Receive, Scope, Send, error_answer, find_header
+from adaptd.serving.http import Answer, BodyReader, error_answer, find_header
 
 log = logging.getLogger("adaptd.serving")
 

@@ -93,7 +93,7 @@ class Catalogue:
                 log.exception("looking for versions in %s failed", self.folder)
 
     async def get(self, version: int) -> Model:
-        """A version by number, loaded if need be; RequestRefused where it cannot be had."""
+        """A version by number, loaded if need be; RequestRefused where it is not available."""
         if self.current is not None and self.current.version == version:
             return self.current
         if version in self._old:

@@ -98,7 +98,7 @@ class Connection(HttpToolsProtocol):
             self._deadline = None
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP."""
+        """What is not HTTP."""
         self._refuse(400, msg)
 
     def _refuse(self, status: int, message: str) -> None:

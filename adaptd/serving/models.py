@@ -17,7 +17,7 @@ Fingerprint = tuple[tuple[int, int, int] | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class VersionContent:
     """A version as it stands in the repository: a model whose hash is the card's."""
 
     name: str
@@ -51,7 +51,7 @@ def _look(path: Path) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def read_version(folder: Path, version: int) -> Published:
+def read_version(folder: Path, version: int) -> VersionContent:
     """Read a version and prove it. The bytes that were hashed are those returned, so nothing can change in between.
 
     Raises:
@@ -71,4 +71,4 @@ def read_version(folder: Path, version: int) -> Published:
     if (card.model, card.version) != (folder.name, version):
         wrong = f"{card.model} {card.version}, not of {folder.name} {version}"
         raise VersionUnusable(f"{place / CARD_FILE} is the card of {wrong}")
-    return Published(folder.name, version, model, card.classes, card.preprocessing)
+    return VersionContent(folder.name, version, model, card.classes, card.preprocessing)

@@ -67,7 +67,7 @@ def describe_address(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if listener.family == socket.AF_INET6 else f"http://{host}:{port}"
 
 
-def serve(settings: ServingSettings, folder: Path, limits: Limits, announce: Callable[[str], None]) -> None:
+def run_server(settings: ServingSettings, folder: Path, limits: Limits, announce: Callable[[str], None]) -> None:
     """Answer requests until SIGTERM or SIGINT; then accept no more, finish those begun, and return.
 
     Args:

@@ -134,6 +134,11 @@ class Episodes(Repository):
         last: int | None = self._connection.execute(select(func.max(episodes.c.number))).scalar()
         return 0 if last is None else last + 1
 
+    def numbers(self) -> dict[int, int]:
+        """The numbers t of all committed episodes, by their ids."""
+        statement = select(episodes.c.id, episodes.c.number).where(episodes.c.number.is_not(None))
+        return dict(self._connection.execute(statement).all())
+
     def commit(self, episode_id: int, lease: Lease, report: Mapping[str, Any]) -> int:
         """Finish the episode and return its number t."""
         number = self.next_number()

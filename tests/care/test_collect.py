@@ -150,7 +150,7 @@ def test_what_failed_goes_only_when_asked_for(kept):
         tx.drops.take_in([drop.id], 1)
         tx.drops.count(drop.id, accepted=1, duplicates=0)
         episode = tx.episodes.add(NewEpisode(domain.id, "grcl", 0, {}, "0" * 64))
-        tx.episodes.set_aside(episode.id, "killed three times")
+        tx.episodes.give_up(episode.id, "killed three times")
         assert tx.episodes.get(episode.id).state is EpisodeState.FAILED
     assert planned(kept, originals=True)[0].paths == (kept.drop,)
     (candidate,) = collect(kept, failed=True)

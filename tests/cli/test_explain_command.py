@@ -1,10 +1,11 @@
 """`adaptd explain`: the whole story of one domain, in words and as JSON."""
 
 import json
+import re
 
 import pytest
 
-from adaptd.records import Accuracy, AccuracyKind, DomainState, EventKind, MemoryItem, NewImage, VersionState
+from adaptd.records import Accuracy, AccuracyKind, DomainState, EventKind, GateDecision, MemoryItem, NewImage, VersionState
 from adaptd.store import NewDrop, NewEpisode, NewVersion, Store
 
 HOSTILE = "[red]<script>\n\u202egnp.exe"
@@ -34,7 +35,8 @@ def told(project):
             tx.episodes.commit(episode.id, lease, {})
             parent = number - 1 or None
             tx.versions.add(NewVersion(parent, episode.id, ("a", "b"), "w", "0" * 64))
-        tx.versions.set_state(2, VersionState.REJECTED, {"passed": False, "reasons": ["source fell by 25.0 %"]})
+        tx.versions.set_gate(2, GateDecision(passed=False, reasons=("source fell by 25.0 %",)))
+        tx.versions.set_state(2, VersionState.REJECTED)
         tx.accuracies.record(Accuracy(1, source.id, AccuracyKind.MEASURED, 0.75, 4, correct=3))
         tx.accuracies.record(Accuracy(2, source.id, AccuracyKind.MEASURED, 0.5, 4, correct=2))
         tx.accuracies.record(Accuracy(1, night.id, AccuracyKind.ESTIMATED, 0.4, 2, estimator="atc"))
@@ -56,9 +58,9 @@ def test_a_person_reads_it_all(adaptd, told):
         "(everything): over the weekend",
         "4 files, 5.0 kB; delivery 1: 2 accepted, 1 duplicates",
         "4 files, 5.0 kB; waits",
-        "  rejected: 4 truncated ([red]<script>\\n\\u202egnp.exe, x.gif, y.gif, …)",
-        "  rejected: 1 empty (e.png)",
-        "failed, its worker died 1 times: its worker died [red]<script>\\n\\u202egnp.exe",
+        "  quarantined: 4 truncated ([red]<script>\\n\\u202egnp.exe, x.gif, y.gif, …)",
+        "  quarantined: 1 empty (e.png)",
+        " on delivery 1 with grcl: failed, its worker died 1 times: its worker died [red]<script>\\n\\u202egnp.exe",
         "episode 1 on delivery 1 with grcl: done after 0 s",
         "  version 2: rejected, gate failed; source fell by 25.0 %",
         "  source: 75.0% measured → 50.0% measured (-25.0%)",
@@ -66,6 +68,7 @@ def test_a_person_reads_it_all(adaptd, told):
         "episode-done: episode 1 gave [red]<script>\\n\\u202egnp.exe",
     ):
         assert line in run.stdout
+    assert re.search(r"^episode of 20\d\d-\S+Z on delivery 1", run.stdout, re.MULTILINE), "it failed, and has no number"
     assert "not this one" not in run.stdout
     assert "of no domain" not in run.stdout
     assert run.stdout.index("domain-queued") < run.stdout.index("episode-done")
@@ -74,14 +77,14 @@ def test_a_person_reads_it_all(adaptd, told):
 def test_a_program_reads_it_too(adaptd, told):
     """The same as JSON, with its schema's name."""
     document = json.loads(adaptd("--project", told, "explain", "night", "--json").stdout)
-    assert (document["schema"], document["domain"], document["memory"]) == ("adaptd.explain/1", "night", 1)
-    assert [episode["state"] for episode in document["episodes"]] == ["failed", "done"]
+    assert (document["schema"], document["domain"], document["memory"]) == ("adaptd.explain/2", "night", 1)
+    assert [(episode["number"], episode["state"]) for episode in document["episodes"]] == [(None, "failed"), (1, "done")]
     assert document["episodes"][1]["effect"][1] == {
         "domain": "night",
         "before": {"value": 0.4, "kind": "estimated", "n": 2},
         "after": {"value": 0.5, "kind": "measured", "n": 2},
     }
-    assert document["rejected"][0] == {"reason": "truncated", "count": 4, "names": [HOSTILE, "x.gif", "y.gif"]}
+    assert document["quarantined"][0] == {"reason": "truncated", "count": 4, "names": [HOSTILE, "x.gif", "y.gif"]}
 
 
 def test_the_source_has_a_story_too(adaptd, told):

@@ -12,7 +12,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from adaptd.records import Accuracy, AccuracyKind, DomainState, NewImage, Progress, VersionState
+from adaptd.records import Accuracy, AccuracyKind, DomainState, GateDecision, NewImage, Progress, VersionState
 from adaptd.store import NewEpisode, NewVersion, Store
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -49,7 +49,8 @@ def fill(project: Path) -> None:
                 tx.domains.place(domain.id)
                 tx.episodes.commit(episode.id, lease, {})
                 version = tx.versions.add(NewVersion(None, episode.id, ("a", "b"), "w", "0" * 64)).version
-                tx.versions.set_state(version, VersionState.PROMOTED, {"passed": True, "reasons": []})
+                tx.versions.set_gate(version, GateDecision(passed=True, reasons=()))
+                tx.versions.set_state(version, VersionState.PROMOTED)
         tx.accuracies.record(Accuracy(1, 1, AccuracyKind.MEASURED, 0.9, 10, correct=9))
         tx.accuracies.record(Accuracy(2, 1, AccuracyKind.MEASURED, 0.8, 10, correct=8))
         tx.accuracies.record(Accuracy(2, 2, AccuracyKind.ESTIMATED, 0.7, 10, estimator="atc"))
@@ -138,7 +139,7 @@ class TestStatus:
         fill(project)
         document = read_status(adaptd, project)
         assert [item["domain"] for item in document["queue"]] == ["night", "rain", "fog"]
-        assert document["episode"]["domain"] == "rain"
+        assert (document["episode"]["number"], document["episode"]["domain"]) == (2, "rain")
         assert document["episode"]["progress"] == pytest.approx(0.42)
         assert document["served"]["version"] == 2
         assert document["matrix"]["domains"] == ["source", "night"]
@@ -149,7 +150,9 @@ class TestStatus:
         assert "domain fog failed: killed three times" in document["daemon"]["warnings"]
         text = adaptd("--project", project, "status").stdout
         assert "source 80.0% measured, night 70.0% estimated" in text
+        assert "episode  2 on rain: " in text
         assert "21/50" in text
+        assert "episode 2 on rain was interrupted" in " ".join(text.split())
 
     def test_a_running_daemon_is_seen_by_its_lock(self, adaptd, project):
         """The lock, not the file, says that a daemon runs."""

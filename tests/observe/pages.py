@@ -19,7 +19,7 @@ from adaptd.project.layers import load_project
 from adaptd.project.layout import Layout
 from adaptd.project.lock import Holder
 from adaptd.project.settings import Settings
-from adaptd.records import Accuracy, AccuracyKind, DomainState, EventKind, MemoryItem, NewImage, Split, VersionState
+from adaptd.records import Accuracy, AccuracyKind, DomainState, EventKind, GateDecision, MemoryItem, NewImage, Split, VersionState
 from adaptd.store import NewEpisode, NewVersion, Store, Transaction
 from adaptd.store.migrate import upgrade
 
@@ -50,7 +50,8 @@ def _fill(tx: Transaction, layout: Layout) -> None:
         episode = tx.episodes.add(NewEpisode(domain.id, "grcl", 0, Settings().model_dump(mode="json"), "0" * 64))
         lease = tx.episodes.lease(episode.id, "test", "boot", 1e9)
         tx.versions.add(NewVersion(number - 1 or None, episode.id, (HOSTILE, "b"), f"weights/{number}", "0" * 64))
-        tx.versions.set_state(number, VersionState.PROMOTED, {"passed": True, "reasons": [HOSTILE], "figures": {}})
+        tx.versions.set_gate(number, GateDecision(passed=True, reasons=(HOSTILE,)))
+        tx.versions.set_state(number, VersionState.PROMOTED)
         tx.domains.place(domain.id)
         tx.accuracies.record(Accuracy(number, source.id, AccuracyKind.MEASURED, 0.9, 100, 90))
         tx.episodes.commit(episode.id, lease, {})

@@ -14,7 +14,8 @@ import pytest
 from adaptd.evaluation.insight import Insight, parse_insight, project_features
 from adaptd.observe.dashboard.wording import make_visible
 from adaptd.project.layout import Layout
-from adaptd.store import Store
+from adaptd.records import EventKind
+from adaptd.store import NewEpisode, Store
 
 from .pages import HOSTILE, make_project, serve_pages
 
@@ -110,6 +111,22 @@ def test_what_is_not_known_is_said(pages):
     assert [pages.get(address).status_code for address in ("/domains/nigth", "/versions/77", "/x")] == [404, 404, 404]
 
 
+def test_people_see_episode_numbers_only(pages, store):
+    """The running episode has the number that it will get, a failed one its date; row ids are nowhere."""
+    with store.writing() as tx:
+        night = tx.domains.get_named("night")
+        failed, running = (tx.episodes.add(NewEpisode(night.id, "grcl", 0, {}, "0" * 64)) for _ in range(2))
+        tx.episodes.give_up(failed.id, "it could not go on")
+        tx.events.add(EventKind.EPISODE_FAILED, "night failed", domain_id=night.id, episode_id=failed.id)
+        tx.events.add(EventKind.EPISODE_DONE, "night is done", domain_id=night.id, episode_id=2)
+        tx.episodes.lease(running.id, "test", "boot", 1e9)
+    overview, domain = pages.get("/").text, pages.get("/domains/night").text
+    assert "<p>episode 2, grcl: " in overview
+    assert re.findall(r'<span class="kind">(episode.*?)</span>', overview) == ["episode 1"]
+    assert re.findall(r"<strong>Episode (\w+)", domain) == ["2", "of", "1"]
+    assert re.search(r"<strong>Episode of 20\d\d-\d\d-\d\d \d\d:\d\d UTC</strong>", domain)
+
+
 def test_confusion_and_map_are_shown_where_they_are_known(pages, root):
     """The insight of the newest episode is drawn; a damaged one is as good as none."""
     text = pages.get("/domains/night").text
@@ -136,6 +153,7 @@ def test_changes_need_the_token_from_our_own_page(pages, root, store):
     assert pages.get("/versions/1/restore").status_code == 405
     assert pages.post("/versions/1/restore", content=b"x", headers={"Content-Type": "text/plain"}).status_code == 415
     assert pages.post("/versions/1/restore", data={"token": "x" * 5000}).status_code == 413
+    assert pages.post("/versions/1/restore", data={str(n): "x" for n in range(9)}).status_code == 413
     assert pages.post("/versions/1/delete", data={"token": TOKEN}).status_code in {404, 405}
     with store.reading() as tx:
         assert len(tx.versions.list_all()) == 2
@@ -195,7 +213,7 @@ def test_a_store_that_is_gone_is_said(pages, root, store):
     assert (answer.status_code, "adaptd.db" in answer.text) == (503, True)
     text = pages.get("/metrics").text
     assert 'adaptd_daemon_state{state="idle"} 1.0' in text
-    assert "adaptd_images_ingested_total" not in text
+    assert "adaptd_images_ingested" not in text
 
 
 def test_the_stream_tells_and_ends_with_the_server(root, store):

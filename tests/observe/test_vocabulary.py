@@ -49,7 +49,7 @@ def test_log_lines_carry_known_fields():
             assigned = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "extra"
             if (named or assigned) and isinstance(node.value, ast.Dict):
                 used |= {key.value for key in node.value.keys if isinstance(key, ast.Constant)}
-    kinds = {"import", "episode", "publish"}  # a worker's key is named after its kind
+    kinds = {"episode", "publish"}  # a number is named after the kind of work
     assert used | kinds == set(LOG_FIELDS)
     text = (REPOSITORY / "docs" / "observing.md").read_text(encoding="utf-8")
     assert [f"| `{name}` | {meaning} |" for name, meaning in LOG_FIELDS.items() if f"| `{name}` | {meaning} |" not in text] == []

@@ -47,4 +47,4 @@ def test_three_domains_in_order(shop, start, drop, pictures):
     assert metrics['adaptd_daemon_state{state="idle"}'] == 1
     for name, value in zip(matrix["domains"], matrix["R"][-1], strict=True):
         assert metrics[f'adaptd_accuracy_ratio{{domain="{name}",kind="measured"}}'] == value
-    assert metrics["adaptd_images_ingested_total"] == 60 + 3 * 39
+    assert metrics["adaptd_images_ingested"] == 60 + 3 * 39

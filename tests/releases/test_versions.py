@@ -24,7 +24,7 @@ def versions(shop) -> list[dict]:
     """`versions --json`, checked against its schema."""
     found = json.loads(shop.does("versions", "--json").stdout)
     jsonschema.validate(found, SCHEMA)
-    return found
+    return found["versions"]
 
 
 def card(shop, version: int, name: str = "shop"):

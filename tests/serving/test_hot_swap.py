@@ -130,7 +130,7 @@ class TestCatalogue:
             (None, {"model": "other"}, "is the card of other 2"),
             (None, {"schema": "adaptd.card/9"}, r"is no card of this adaptd \(adaptd.card/1\)"),
             (None, {"classes": []}, "is damaged.*classes"),
-            (None, {"classes": ["a", "b"]}, r"gives no \(1, 2\)"),
+            (None, {"classes": ["a", "b"]}, r"does not give \(1, 2\)"),
             (None, {"preprocessing": {"image_size": SIZE, "resize": "crop"}}, "is damaged.*preprocessing"),
             (None, {"preprocessing": {"image_size": 9, "resize": "stretch-bilinear"}}, "takes"),
             (b"no model", {}, "does not run"),

@@ -15,19 +15,19 @@ from starlette.requests import Request
 from adaptd.errors import RequestRefused
 from adaptd.observe.dashboard.access import is_from_here, is_token
 
-FORM_BYTES = 4096
-SECONDS = 900
-SAID = 2000
-"""As much of what the command said as is shown."""
+MAX_FORM_BYTES, MAX_FIELDS = 4096, 8
+ACTION_SECONDS = 900
+MESSAGE_LENGTH = 2000
+"""As much of what the command printed as is shown."""
 ACTIONS = ("back", "restore", "promote")
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ActionResult:
     """What came of it, in the command's own words."""
 
-    worked: bool
-    said: str
+    succeeded: bool
+    message: str
 
 
 class Actions:
@@ -53,32 +53,30 @@ class Actions:
             raise RequestRefused(403, "that is not the token")
         return form
 
-    def run(self, action: str, version: int, form: dict[str, str]) -> Done:
+    def run(self, action: str, version: int, form: dict[str, str]) -> ActionResult:
         """Do it, and wait for the end."""
         words = {"back": ["rollback"], "restore": ["rollback", str(version)], "promote": ["promote", str(version)]}[action]
         why = " ".join(form.get("why", "").split())
         if action == "promote" and why:
             words += ["--force", f"--why={why}"]
         if not self._lock.acquire(blocking=False):
-            return Done(worked=False, said="Another promotion or rollback is under way: look again in a minute.")
+            return ActionResult(succeeded=False, message="Another promotion or rollback is under way: look again in a minute.")
         try:
             command = [sys.executable, "-m", "adaptd.cli.main", "--project", str(self._root), *words]
-            run = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False)
+            run = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=ACTION_SECONDS, check=False)
         except subprocess.TimeoutExpired:
-            return Done(worked=False, said=f"It did not end within {SECONDS} seconds.")
+            return ActionResult(succeeded=False, message=f"It did not end within {ACTION_SECONDS} seconds.")
         finally:
             self._lock.release()
-        said = " ".join((run.stdout if run.returncode == 0 else run.stderr).split())[-SAID:]
-        return Done(run.returncode == 0, said.removeprefix("adaptd: ") or f"exit code {run.returncode}")
+        said = " ".join((run.stdout if run.returncode == 0 else run.stderr).split())[-MESSAGE_LENGTH:]
+        return ActionResult(run.returncode == 0, said.removeprefix("adaptd: ") or f"exit code {run.returncode}")
 
 
 async def _read_form(request: Request) -> dict[str, str]:
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
         raise RequestRefused(415, "send a form")
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > FORM_BYTES:
-            raise RequestRefused(413, "the form is too large")
-    fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=8)
+    try:
+        fields = parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=MAX_FIELDS)
+    except ValueError as problem:
+        raise RequestRefused(413, f"the form has more than {MAX_FIELDS} fields") from problem
     return {name: values[-1] for name, values in fields.items()}

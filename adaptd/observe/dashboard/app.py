@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from adaptd.errors import AdaptdError, DomainUnknown, PublishError, RequestRefused, StoreError
-from adaptd.observe.dashboard.actions import ACTIONS, Actions, Done
+from adaptd.observe.dashboard.actions import ACTIONS, MAX_FORM_BYTES, Actions
 from adaptd.observe.dashboard.domains import view_domain, view_domains
 from adaptd.observe.dashboard.matrix import view_matrix
 from adaptd.observe.dashboard.overview import view_events, view_overview
@@ -43,19 +43,22 @@ class Dashboard:
             "/": ("overview.html", lambda tx, _: view_overview(tx, site)),
             "/matrix": (
                 "matrix.html",
-                lambda tx, ask: view_matrix(site.matrices.read(tx), _number(ask, "row"), _number(ask, "column")),
+                lambda tx, request: view_matrix(site.matrices.read(tx), _number(request, "row"), _number(request, "column")),
             ),
             "/domains": ("domains.html", lambda tx, _: view_domains(tx)),
-            "/domains/{name}": ("domain.html", lambda tx, ask: view_domain(tx, site, ask.path_params["name"])),
-            "/versions": ("versions.html", lambda tx, ask: view_versions(tx, site, _number(ask, "before"))),
-            "/versions/{number:int}": ("version.html", lambda tx, ask: view_version(tx, site, ask.path_params["number"])),
+            "/domains/{name}": ("domain.html", lambda tx, request: view_domain(tx, site, request.path_params["name"])),
+            "/versions": ("versions.html", lambda tx, request: view_versions(tx, site, _number(request, "before"))),
+            "/versions/{number:int}": ("version.html", lambda tx, request: view_version(tx, site, request.path_params["number"])),
             "/events": ("events.html", self._view_events),
         }
         return [
             *(Route(address, self._page(template, view)) for address, (template, view) in pages.items()),
             Route("/matrix.csv", self._csv),
             Route("/domains/{name}/images/{image:int}.png", self._picture),
-            *(Route(f"/versions/{{number:int}}/{action}", self._act(action), methods=["POST"]) for action in ACTIONS),
+            *(
+                Route(f"/versions/{{number:int}}/{action}", self._act(action), methods=["POST"], max_body_size=MAX_FORM_BYTES)
+                for action in ACTIONS
+            ),
             Route("/events/stream", self._listen),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]
@@ -83,10 +86,10 @@ class Dashboard:
         return self._html("error.html", {"text": text, "status": status}, status)
 
     def _html(self, template: str, values: dict[str, Any], status: int = 200) -> HTMLResponse:
-        worker = self._site.working()
+        holder = self._site.find_holder()
         shared = {
             "model": self._site.model,
-            "state": "stopped" if worker is None else worker.health.get("state", "idle"),
+            "state": "stopped" if holder is None else holder.health.get("state", "idle"),
             "actions_offered": self._actions.is_offered,
         }
         return HTMLResponse(render(template, shared | values), status)
@@ -119,8 +122,8 @@ class Dashboard:
                 form = await self._actions.read(request)
             except RequestRefused as refusal:
                 return self.fail(refusal)
-            done: Done = await run_in_threadpool(self._actions.run, action, number, form)
-            return self._html("done.html", {"done": done, "number": number}, 200 if done.worked else 409)
+            result = await run_in_threadpool(self._actions.run, action, number, form)
+            return self._html("done.html", {"result": result, "number": number}, 200 if result.succeeded else 409)
 
         return answer
 

@@ -43,8 +43,6 @@ class Chart:
     height: int = HEIGHT
     left: int = LEFT
     right: int = WIDTH - RIGHT
-    top: int = TOP
-    bottom: int = HEIGHT - BOTTOM
 
 
 def heat(value: float) -> int:

@@ -1,19 +1,19 @@
 """The overview: what is served, is it good, what is running, what needs attention."""
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from adaptd.observe.dashboard.site import Site
 from adaptd.observe.status import build_status
 from adaptd.records import Accuracy, AccuracyKind, DomainState, Version, VersionState
+from adaptd.releases.matrix import best_known
 from adaptd.store import Transaction
 
 EVENTS, FINISHED, WAITING, ROWS = 8, 6, 20, 12
 """How many of each are shown."""
 FORGOTTEN = 0.05
 """A domain that lost more than this share since its best is worth a look."""
-REFUSED = 0.2
+QUARANTINED = 0.2
 """So is one with more than this share of its files in quarantine."""
 
 
@@ -29,7 +29,7 @@ class Attention:
 def view_overview(tx: Transaction, site: Site) -> dict[str, Any]:
     """Everything the overview shows."""
     matrix = site.matrices.read(tx)
-    status = build_status(tx, site.working(), site.project.root, site.model, matrix)
+    status = build_status(tx, site.find_holder(), site.project.root, site.model, matrix)
     queue = status["queue"]
     waiting = [item for item in queue if item["state"] != DomainState.DONE]
     return {
@@ -39,7 +39,6 @@ def view_overview(tx: Transaction, site: Site) -> dict[str, Any]:
         "waiting": waiting[:WAITING],
         "waiting_more": max(0, len(waiting) - WAITING),
         "finished": [item for item in queue if item["state"] == DomainState.DONE][-FINISHED:][::-1],
-        "states": Counter(item["state"] for item in queue),
         "images": sum(domain.images for domain in tx.domains.list_all()),
         "events": view_events(tx, EVENTS),
     }
@@ -82,13 +81,10 @@ def compare(tx: Transaction, version: Version) -> list[dict[str, Any]]:
 
 
 def _best(tx: Transaction, version: Version) -> dict[int, Accuracy]:
-    """Measured where there is one, else estimated; a version that brings weights back is as good as the original."""
-    known: dict[int, Accuracy] = {}
-    for number in (version.restores, version.version):
-        for accuracy in tx.accuracies.list_for(number) if number else ():
-            if accuracy.kind is AccuracyKind.MEASURED or accuracy.domain_id not in known:
-                known[accuracy.domain_id] = accuracy
-    return known
+    """By domain; a version that brings weights back is as good as the original."""
+    numbers = [number for number in (version.restores, version.version) if number is not None]
+    accuracies = [accuracy for number in numbers for accuracy in tx.accuracies.list_for(number)]
+    return best_known(accuracies, lambda accuracy: accuracy.domain_id)
 
 
 def _attention(tx: Transaction, status: dict[str, Any]) -> list[Attention]:
@@ -104,15 +100,16 @@ def _attention(tx: Transaction, status: dict[str, Any]) -> list[Attention]:
             found.append(Attention(text, domain=name))
     for item in status["queue"]:
         files = item["images"] + item["quarantined"]
-        if item["quarantined"] > REFUSED * files:
+        if item["quarantined"] > QUARANTINED * files:
             text = f"{item['quarantined']} of {files} files of {item['domain']} are in quarantine."
             found.append(Attention(text, domain=item["domain"]))
     return found
 
 
 def view_events(tx: Transaction, count: int, before: int | None = None) -> list[dict[str, Any]]:
-    """Events with their domains' names, newest first."""
+    """Events with their domains' names and their episodes' numbers, newest first."""
     names = {domain.id: domain.name for domain in tx.domains.list_all()}
+    numbers = tx.episodes.numbers()
     return [
         {
             "id": event.id,
@@ -120,7 +117,7 @@ def view_events(tx: Transaction, count: int, before: int | None = None) -> list[
             "kind": event.kind,
             "message": event.message,
             "domain": None if event.domain_id is None else names[event.domain_id],
-            "episode": event.episode_id,
+            "episode": None if event.episode_id is None else numbers.get(event.episode_id),
             "version": event.version,
         }
         for event in tx.events.list_latest(count, before=before)

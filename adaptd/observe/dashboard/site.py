@@ -6,8 +6,8 @@ from typing import Protocol
 from urllib.parse import quote
 
 from adaptd.evaluation.insight import Insight
-from adaptd.observe.status import Worker
 from adaptd.project.layers import Project
+from adaptd.project.lock import Holder
 from adaptd.records import Image
 from adaptd.releases.matrix import MatrixKeeper
 from adaptd.store import Store
@@ -29,7 +29,7 @@ class Site:
 
     project: Project
     store: Store
-    working: Callable[[], Worker | None]
+    find_holder: Callable[[], Holder | None]
     pictures: Pictures
     matrices: MatrixKeeper = field(default_factory=MatrixKeeper)
 

@@ -34,14 +34,14 @@ class Pulse:
             return self._said
 
     def _look(self) -> dict[str, Any]:
-        worker = self._site.working()
-        health = {} if worker is None else worker.health
+        holder = self._site.find_holder()
+        health = {} if holder is None else holder.health
         with self._site.store.reading() as tx:
             running = find_running(tx)
-            episode = None if running is None else describe_running(running, tx.domains.get(running.domain_id))
+            episode = None if running is None else describe_running(tx, running)
             latest = tx.events.list_latest(1)
         event = latest[0].id if latest else 0
-        phase = (episode["id"], episode["phase"]) if episode else None
+        phase = (episode["started_at"], episode["phase"]) if episode else None
         stamp = f"{event} {health.get('state')} {phase} {health.get('warnings')}"
         return {"stamp": stamp, "state": health.get("state", "stopped"), "episode": episode}
 

@@ -7,7 +7,7 @@ from typing import Any
 from adaptd.errors import PublishError
 from adaptd.observe.dashboard.overview import compare
 from adaptd.observe.dashboard.site import Site
-from adaptd.observe.versions import list_versions
+from adaptd.observe.version_list import describe_versions
 from adaptd.records import VersionState
 from adaptd.store import Transaction
 
@@ -16,7 +16,7 @@ PAGE = 50
 
 def view_versions(tx: Transaction, site: Site, before: int | None = None) -> dict[str, Any]:
     """A page of versions, newest first; with `before`, older than that one."""
-    versions = list_versions(tx, site.project.models)
+    versions = describe_versions(tx, site.project.models)
     wanted = [item for item in reversed(versions) if before is None or item["version"] < before]
     return {"versions": wanted[:PAGE], "older": wanted[PAGE - 1]["version"] if len(wanted) > PAGE else None, "all": len(versions)}
 
@@ -26,7 +26,7 @@ def view_version(tx: Transaction, site: Site, number: int) -> dict[str, Any]:
     version = tx.versions.find(number)
     if version is None:
         raise PublishError(f"there is no version {number}")
-    items = list_versions(tx, site.project.models)
+    items = describe_versions(tx, site.project.models)
     item = next(each for each in items if each["version"] == number)
     return {
         "item": item,

@@ -85,8 +85,8 @@ function show(now) {
   say("live-phase", now.episode.phase);
   say("live-step", `step ${now.episode.step} of ${now.episode.steps}`);
   say("live-left", now.episode.eta_seconds === null ? "" : `, ${duration(now.episode.eta_seconds)} left`);
-  if (now.episode.id !== episode) points.length = 0;
-  episode = now.episode.id;
+  if (now.episode.started_at !== episode) points.length = 0;
+  episode = now.episode.started_at;
   const newest = points[points.length - 1];
   if (Object.keys(now.episode.live).length && (!newest || newest.step !== now.episode.step)) {
     points.push({ step: now.episode.step, live: now.episode.live });

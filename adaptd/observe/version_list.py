@@ -6,9 +6,12 @@ from typing import Any
 
 from adaptd.records import VersionState
 from adaptd.store import Transaction
+from adaptd.text import to_iso
+
+SCHEMA = "adaptd.versions/2"
 
 
-def list_versions(tx: Transaction, models: Path) -> list[dict[str, Any]]:
+def describe_versions(tx: Transaction, models: Path) -> list[dict[str, Any]]:
     """Every version, oldest first."""
     episodes = {episode.id: episode for episode in tx.episodes.list_all()}
     names = {domain.id: domain.name for domain in tx.domains.list_all()}
@@ -29,8 +32,8 @@ def list_versions(tx: Transaction, models: Path) -> list[dict[str, Any]]:
             "gate": version.gate and {"passed": version.gate.passed, "reasons": version.gate.reasons},
             "forced_because": version.forced_because,
             "int8": version.int8 and asdict(version.int8),
-            "created_at": version.created_at.isoformat(),
-            "promoted_at": version.promoted_at.isoformat() if version.promoted_at else None,
+            "created_at": to_iso(version.created_at),
+            "promoted_at": to_iso(version.promoted_at),
         }
         for version in tx.versions.list_all()
     ]

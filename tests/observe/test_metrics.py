@@ -1,0 +1,67 @@
+"""The daemon's metrics as text: what is not known is absent, and what is called a total never falls."""
+
+from pathlib import Path
+
+import pytest
+from prometheus_client import generate_latest
+
+from adaptd.observe.metrics import DaemonCollector, make_registry
+from adaptd.store import Store
+from adaptd.store.migrate import upgrade
+
+from .pages import make_project
+
+UNDEFINED_AT_FIRST = (
+    "adaptd_backward_transfer_ratio",
+    "adaptd_constraint_active_ratio",
+    "adaptd_episode_progress_ratio",
+    "adaptd_episode_progress_timestamp_seconds",
+    "adaptd_last_episode_success_timestamp_seconds",
+    "adaptd_last_scan_timestamp_seconds",
+    "adaptd_model_info",
+    "adaptd_served_version_timestamp_seconds",
+)
+
+
+def scrape(store: Store, state: Path) -> dict[str, float]:
+    """Every sample, by its name with labels."""
+    registry = make_registry(DaemonCollector(store, state, "shop", lambda: {"state": "idle"}))
+    lines = generate_latest(registry).decode().splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))}
+
+
+def test_what_is_not_known_is_absent(tmp_path):
+    """A new project has counts of zero, and no value for what has none; 0 would be a claim."""
+    upgrade(tmp_path / "adaptd.db", tmp_path)
+    with Store(tmp_path / "adaptd.db") as store:
+        samples = scrape(store, tmp_path)
+    assert [name for name in samples if name.startswith(UNDEFINED_AT_FIRST)] == []
+    assert samples['adaptd_episodes_total{outcome="failed"}'] == 0
+    assert samples['adaptd_images_quarantined{reason="empty"}'] == 0
+
+
+def test_one_domain_has_no_backward_transfer(tmp_path):
+    """BWT is absent as long as no domain was learnt before the newest row, though there are rows of R."""
+    root = make_project(tmp_path)
+    with Store(root / "state" / "adaptd.db") as store:
+        samples = scrape(store, root)
+    assert samples['adaptd_accuracy_ratio{domain="night",kind="estimated"}'] == pytest.approx(0.75)
+    assert "adaptd_backward_transfer_ratio" not in samples
+    assert samples['adaptd_model_info{model="shop",version="2"}'] == 1
+
+
+def test_no_total_falls(tmp_path):
+    """Files leave the quarantine and images are tried again: gauges follow, totals stay."""
+    root = make_project(tmp_path)
+    with Store(root / "state" / "adaptd.db") as store:
+        before = scrape(store, root)
+        with store.writing() as tx:
+            night = tx.domains.get_named("night")
+            tx.quarantine.remove(tx.quarantine.list_all(night.id)[0].id)
+            tx.memories.replace(night.id, [])
+            tx.images.remove_delivery(night.id, 1)
+        after = scrape(store, root)
+    gauges = ('adaptd_images_quarantined{reason="truncated"}', "adaptd_images_ingested")
+    assert [(before[name], after[name]) for name in gauges] == [(1, 0), (6, 0)]
+    fell = [name for name in before if after.get(name, 0) < before[name]]
+    assert [name for name in fell if name.partition("{")[0].endswith(("_total", "_count", "_sum", "_bucket"))] == []
