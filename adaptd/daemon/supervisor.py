@@ -20,7 +20,7 @@ from adaptd.daemon.poison import note_end
 from adaptd.daemon.queue import Plan, is_cancelled, is_open, read_plan
 from adaptd.episodes.sweep import sweep, sweep_episodes
 from adaptd.errors import ConfigError, InboxUnavailable
-from adaptd.imports.quarantine import move_aside
+from adaptd.imports.quarantine import move_to_quarantine
 from adaptd.intake.watching import Watcher
 from adaptd.project.layers import Project, load_project
 from adaptd.project.layout import Layout
@@ -113,7 +113,7 @@ class Supervisor:
         """Clear up after the dead, stop what must not go on, start what is next."""
         if not self._recovered:
             sweep(self._store, self._layout)
-            move_aside(self._store, self._layout)
+            move_to_quarantine(self._store, self._layout)
             finish_releases(self._store, self._layout)
             self._recovered = True
         self._clear_up()

@@ -71,7 +71,7 @@ def _import(project: Project, store: Store, domain_id: int, stop: Stop) -> Ended
         return Ended(Outcome.FAILED, str(problem))
     if imported is None:
         return Ended(Outcome.DONE, f"{domain.name} waits for more images")
-    return Ended(Outcome.DONE, f"{domain.name}: {imported.train:,} images to learn from, {imported.rejected:,} set aside")
+    return Ended(Outcome.DONE, f"{domain.name}: {imported.train:,} images to learn from, {imported.quarantined:,} quarantined")
 
 
 def _train(project: Project, store: Store, episode_id: int, stop: Stop) -> Ended:
