@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from adaptd.care.view import is_counted, quarantine_places
-from adaptd.files import hash_file, remove, sync
+from adaptd.files import hash_file, move, remove, sync
 from adaptd.project.layout import Layout
 from adaptd.records import Quarantined
 from adaptd.store import Store
@@ -106,28 +106,24 @@ def _move(place: Path, target: Path) -> None:
             return
         raise FileExistsError(errno.EEXIST, "something else is there: move it away, and try again", str(target))
     try:
-        place.rename(target)
+        move(place, target)
     except OSError as problem:
         if problem.errno != errno.EXDEV:
             raise
         _move_across(place, target)
-    sync(target.parent)
-    sync(place.parent)
 
 
 def _move_across(place: Path, target: Path) -> None:
     """To another filesystem. A dot file is no part of a drop until it is whole and renamed."""
     draft = target.with_name(f".{target.name}.part")
+    remove(draft)
     if place.is_dir() and not place.is_symlink():
-        shutil.rmtree(draft, ignore_errors=True)
         shutil.copytree(place, draft, symlinks=True)
     else:
-        draft.unlink(missing_ok=True)
         shutil.copy2(place, draft, follow_symlinks=False)
         if not draft.is_symlink():
             sync(draft)
-    draft.rename(target)
-    sync(target.parent)
+    move(draft, target)
     remove(place)
 
 

@@ -16,7 +16,7 @@ from adaptd.project.layers import Project, load_project, render_toml
 from adaptd.project.layout import Layout
 from adaptd.publishing.card import Card, GateOutcome, Parity
 from adaptd.publishing.repository import Repository
-from adaptd.records import Accuracy, AccuracyKind, DomainState, EventKind, MemoryItem, NewImage, Split, VersionState
+from adaptd.records import Accuracy, AccuracyKind, DomainState, EventKind, GateDecision, MemoryItem, NewImage, Split, VersionState
 from adaptd.store import NewDrop, NewEpisode, NewVersion, Store, Transaction
 from adaptd.store.migrate import upgrade
 
@@ -140,7 +140,8 @@ def _fill_versions(tx: Transaction, kept: Kept) -> None:
         parent = None if key == 1 else 1
         tx.versions.add(NewVersion(parent, episode.id, ("a", "b"), layout.relative(weights), digest))
         tx.versions.set_model(key, f"shop/{key}", _publish(kept, key))
-        tx.versions.set_state(key, VersionState.PROMOTED, {"passed": True, "reasons": ["source lost nothing"]})
+        tx.versions.set_gate(key, GateDecision(True, ("source lost nothing",)))
+        tx.versions.set_state(key, VersionState.PROMOTED)
         tx.events.add(EventKind.EPISODE_DONE, f"episode {key - 1} gave version {key}", domain_id=domain.id)
     tx.accuracies.record(Accuracy(1, 1, AccuracyKind.MEASURED, 0.75, 4, correct=3))
     tx.accuracies.record(Accuracy(2, 1, AccuracyKind.MEASURED, 0.5, 4, correct=2))
