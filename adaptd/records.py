@@ -193,7 +193,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A file set aside, with its reason. `path` is where it lies: relative to the state folder if it was moved there."""
+    """A file that cannot be used, and why. `path` is where it lies: relative to the state folder if it was moved there."""
 
     id: int
     domain_id: int

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
+from rich.filesize import decimal
 
-from adaptd.cli.collect import human
 from adaptd.cli.output import one_line, print_json
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import DomainUnknown
@@ -55,7 +55,7 @@ def _tell(story: dict[str, Any]) -> Iterator[str]:
 
 
 def _drop(drop: dict[str, Any]) -> str:
-    size = f"{drop['files']:,} files, {human(drop['size_bytes'])}" if drop["files"] else "its files are not kept any more"
+    size = f"{drop['files']:,} files, {decimal(drop['size_bytes'])}" if drop["files"] else "its files are not kept any more"
     if drop["delivery"] is None:
         came_of_it = "waits"
     else:

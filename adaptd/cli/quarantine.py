@@ -1,11 +1,11 @@
-"""`adaptd quarantine`: what was set aside and why; giving it back to the inbox, or deleting it."""
+"""`adaptd quarantine`: which files are quarantined and why; giving it back to the inbox, or deleting it."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptd.cli.collect import confirm
+from adaptd.cli.gc import confirm
 from adaptd.cli.output import make_console, one_line, print_json
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import ExitCode, StoreConflict
@@ -14,11 +14,11 @@ from adaptd.records import Quarantined
 if TYPE_CHECKING:
     from adaptd.store import Store, Transaction
 
-app = typer.Typer(help="Files that were set aside.", no_args_is_help=True)
+app = typer.Typer(help="Files that cannot be used.", no_args_is_help=True)
 
 Ids = Annotated[list[int] | None, typer.Argument(metavar="[ID…]", help="Which files; `quarantine list` shows their ids.")]
 InDomain = Annotated[str | None, typer.Option("--domain", metavar="DOMAIN", help="All files of a domain.")]
-ForReason = Annotated[str | None, typer.Option("--reason", metavar="REASON", help="All files set aside for a reason.")]
+ForReason = Annotated[str | None, typer.Option("--reason", metavar="REASON", help="All files quarantined for a reason.")]
 
 
 @app.command("list")
@@ -27,7 +27,7 @@ def list_files(
     domain: Annotated[str | None, typer.Argument(help="Only this domain's.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
 ) -> None:
-    """Show what was set aside, with the reasons."""
+    """Show quarantined files, with the reasons."""
     with open_store(open_project(context)) as store, store.reading() as tx:
         names = {item.id: item.name for item in tx.domains.list_all()}
         items = _list(tx, domain)
@@ -41,14 +41,13 @@ def list_files(
 @app.command()
 def restore(context: typer.Context, ids: Ids = None, domain: InDomain = None, reason: ForReason = None) -> None:
     """Move files back into the inbox: they come as the next delivery of their domain."""
-    from adaptd.care.restore import finish
-    from adaptd.care.restore import restore as give_back
+    from adaptd.care.restore import finish_interrupted, give_back
     from adaptd.project.layout import Layout
 
     project = open_project(context)
     layout = Layout(project.state)
     with open_store(project) as store:
-        finish(store, layout)
+        finish_interrupted(store, layout)
         chosen, kept = _choose(store, ids, domain, reason)
         for item_id, path in give_back(store, layout, project.inbox, chosen).items():
             typer.echo(f"{item_id}: {'was gone, forgotten' if path is None else one_line(str(path))}")
@@ -63,15 +62,14 @@ def purge(
     reason: ForReason = None,
     yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
 ) -> None:
-    """Delete files that were set aside, for good."""
-    from adaptd.care.restore import finish
-    from adaptd.care.restore import purge as delete
+    """Delete quarantined files for good."""
+    from adaptd.care.restore import delete, finish_interrupted
     from adaptd.project.layout import Layout
 
     project = open_project(context)
     layout = Layout(project.state)
     with open_store(project) as store:
-        finish(store, layout)
+        finish_interrupted(store, layout)
         chosen, kept = _choose(store, ids, domain, reason)
         if chosen:
             confirm(f"delete {len(chosen)} files for good", yes)
@@ -84,7 +82,7 @@ def _choose(
     store: "Store", ids: list[int] | None, domain: str | None, reason: str | None
 ) -> tuple[list[Quarantined], list[tuple[Quarantined, str]]]:
     """The files that are meant, and those of them that must stay, with the reason."""
-    from adaptd.care.restore import why_not
+    from adaptd.care.restore import find_obstacle
 
     if not (ids or domain or reason):
         raise typer.BadParameter("give ids, --domain or --reason")
@@ -94,12 +92,11 @@ def _choose(
     if unknown:
         raise StoreConflict(f"there is no file {unknown[0]} in quarantine: see `adaptd quarantine list`")
     meant = [item for item in items if (not ids or item.id in ids) and reason in {None, item.reason}]
-    answers = [(item, why_not(item)) for item in meant]
+    answers = [(item, find_obstacle(item)) for item in meant]
     return [item for item, why in answers if why is None], [(item, why) for item, why in answers if why is not None]
 
 
 def _list(tx: "Transaction", domain: str | None) -> tuple[Quarantined, ...]:
-
     return tx.quarantine.list_all(None if domain is None else tx.domains.get_named(domain).id)
 
 

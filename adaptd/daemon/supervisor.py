@@ -11,7 +11,7 @@ import time
 from datetime import datetime
 from typing import Any
 
-from adaptd.care.restore import finish as finish_releases
+from adaptd.care.restore import finish_interrupted
 from adaptd.daemon.arrivals import Arrivals
 from adaptd.daemon.children import Child, Ended, Job, Kind, Outcome
 from adaptd.daemon.notify import notify
@@ -114,7 +114,7 @@ class Supervisor:
         if not self._recovered:
             sweep(self._store, self._layout)
             move_to_quarantine(self._store, self._layout)
-            finish_releases(self._store, self._layout)
+            finish_interrupted(self._store, self._layout)
             self._recovered = True
         self._clear_up()
         with self._store.reading() as tx:

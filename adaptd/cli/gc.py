@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.filesize import decimal
 
 from adaptd.cli.output import one_line, print_json
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import NotConfirmed
 
 if TYPE_CHECKING:
-    from adaptd.care.collect import Candidate, Wish
+    from adaptd.care.gc import Deletable, Wish
     from adaptd.project.layers import Project
     from adaptd.store import Store
 
@@ -36,22 +37,22 @@ def gc(
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
 ) -> None:
     """Show what may be deleted in the state folder and why, ask, and delete it."""
-    from adaptd.care.collect import Wish
+    from adaptd.care.gc import Wish
     from adaptd.project.lock import hold_project
 
     project = open_project(context)
     wish = Wish(originals, rejected, failed, project.settings.retention.state_bytes if budget is None else budget)
     with open_store(project) as store:
         with nullcontext() if dry_run else hold_project(project.state, "gc"):
-            candidates = _plan(project, store, wish)
-        _show(project, candidates, as_json)
-        if dry_run or not candidates:
+            deletables = _plan(project, store, wish)
+        _show(project, deletables, as_json)
+        if dry_run or not deletables:
             return
         confirm("delete all of this", yes)
         # The lock is not held while a person thinks: what has changed since is looked at again.
         with hold_project(project.state, "gc"):
-            shown = {candidate.paths for candidate in candidates}
-            _delete(store, [candidate for candidate in _plan(project, store, wish) if candidate.paths in shown])
+            shown = {deletable.paths for deletable in deletables}
+            _delete(store, [deletable for deletable in _plan(project, store, wish) if deletable.paths in shown])
 
 
 def confirm(what: str, yes: bool) -> None:
@@ -64,17 +65,8 @@ def confirm(what: str, yes: bool) -> None:
         raise NotConfirmed("nothing was done")
 
 
-def human(size_bytes: int) -> str:
-    """A size for people."""
-    value, units = float(size_bytes), ["B", "kB", "MB", "GB", "TB"]
-    while value >= 1000 and len(units) > 1:
-        value /= 1000
-        units.pop(0)
-    return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"
-
-
-def _plan(project: "Project", store: "Store", wish: "Wish") -> "tuple[Candidate, ...]":
-    from adaptd.care.collect import plan
+def _plan(project: "Project", store: "Store", wish: "Wish") -> "tuple[Deletable, ...]":
+    from adaptd.care.gc import plan
     from adaptd.care.view import View
 
     with store.reading() as tx:
@@ -82,33 +74,33 @@ def _plan(project: "Project", store: "Store", wish: "Wish") -> "tuple[Candidate,
     return plan(view, project, wish)
 
 
-def _delete(store: "Store", candidates: "list[Candidate]") -> None:
-    from adaptd.care.collect import delete
+def _delete(store: "Store", deletables: "list[Deletable]") -> None:
+    from adaptd.care.gc import delete
 
-    delete(store, candidates)
-    typer.echo(f"deleted, {human(sum(candidate.size_bytes for candidate in candidates))} freed", err=True)
+    delete(store, deletables)
+    typer.echo(f"deleted, {decimal(sum(deletable.size_bytes for deletable in deletables))} freed", err=True)
 
 
-def _show(project: "Project", candidates: "tuple[Candidate, ...]", as_json: bool) -> None:
-    total = sum(candidate.size_bytes for candidate in candidates)
+def _show(project: "Project", deletables: "tuple[Deletable, ...]", as_json: bool) -> None:
+    total = sum(deletable.size_bytes for deletable in deletables)
     if as_json:
         items = [
             {
-                "kind": candidate.kind,
-                "paths": [_inside(project.state, path) for path in candidate.paths],
-                "size_bytes": candidate.size_bytes,
-                "reason": candidate.reason,
+                "kind": deletable.kind,
+                "paths": [_inside(project.state, path) for path in deletable.paths],
+                "size_bytes": deletable.size_bytes,
+                "reason": deletable.reason,
             }
-            for candidate in candidates
+            for deletable in deletables
         ]
         print_json("adaptd.gc/1", {"size_bytes": total, "candidates": items})
         return
-    for candidate in candidates:
-        where = ", ".join(_inside(project.state, path) for path in candidate.paths)
+    for deletable in deletables:
+        where = ", ".join(_inside(project.state, path) for path in deletable.paths)
         typer.echo(
-            f"{human(candidate.size_bytes):>9}  {candidate.kind:10} {one_line(where)}\n{'':23}{one_line(candidate.reason)}"
+            f"{decimal(deletable.size_bytes):>9}  {deletable.kind:10} {one_line(where)}\n{'':23}{one_line(deletable.reason)}"
         )
-    typer.echo(f"{human(total)} can be freed" if candidates else "nothing to delete")
+    typer.echo(f"{decimal(total)} can be freed" if deletables else "nothing to delete")
 
 
 def _inside(state: Path, path: Path) -> str:
