@@ -30,8 +30,15 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def sync_folder(folder: Path) -> None:
+    """The same for a folder and the files in it."""
+    for path in sorted(folder.iterdir()):
+        sync(path)
+    sync(folder)
+
+
 def sync_descriptor(descriptor: int) -> None:
-    """The same for an open file or folder."""
+    """As `sync`, for an open file or folder."""
     with passing(*NO_SYNC):
         os.fsync(descriptor)
 
@@ -71,7 +78,18 @@ def move(origin: Path, target: Path) -> None:
     """One rename, on disk when this returns. The target must not be there; OSError EXDEV where only a copy can do it."""
     origin.rename(target)
     sync(target.parent)
-    sync(origin.parent)
+    if origin.parent != target.parent:
+        sync(origin.parent)
+
+
+def publish_folder(building: Path, target: Path) -> None:
+    """Bring a folder of files that was built under another name to its place: there whole or not at all.
+
+    Raises:
+        OSError: the target is there, and holds something.
+    """
+    sync_folder(building)
+    move(building, target)
 
 
 def remove(path: Path) -> None:

@@ -129,7 +129,7 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class NewImage:
-    """An image about to be accepted into a domain."""
+    """An image about to be accepted into a domain; its id may be one that was reserved."""
 
     sha256: str
     size_bytes: int
@@ -139,6 +139,7 @@ class NewImage:
     delivery: int = 1
     width: int | None = None
     height: int | None = None
+    id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +193,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A file set aside, with its reason. `path` is where it lies: relative to the state folder if it was moved there."""
+    """A file that cannot be used, and why. `path` is where it lies: relative to the state folder if it was moved there."""
 
     id: int
     domain_id: int

@@ -52,7 +52,7 @@ def check_strays(view: View, layout: Layout) -> Iterator[Finding]:
 
 
 def check_quarantine(view: View, layout: Layout) -> Iterator[Finding]:
-    """I1: every file set aside is there, and nothing else lies in quarantine."""
+    """I1: every quarantined file is there, and nothing else lies in quarantine."""
     drops, known = {drop.id: drop for drop in view.drops}, set[Path]()
     for item in view.quarantine:
         places = _places(view, layout, drops, item)
@@ -69,7 +69,7 @@ def check_quarantine(view: View, layout: Layout) -> Iterator[Finding]:
 
 def check_twins(view: View) -> Iterator[Finding]:
     """I2: no content twice in a domain, and the counts say so too."""
-    set_aside = Counter(item.domain_id for item in view.quarantine)
+    quarantined = Counter(item.domain_id for item in view.quarantine)
     for key, images in view.images.items():
         domain = view.domains[key]
         for sha256, count in Counter(image.sha256 for image in images).items():
@@ -77,7 +77,7 @@ def check_twins(view: View) -> Iterator[Finding]:
                 yield Finding(
                     "I2", f"{domain.name}: image {sha256[:12]}… is there {count} times", "restore the database's backup"
                 )
-        aside = set_aside[key]
+        aside = quarantined[key]
         for what, counted, rows in (("images", domain.images, len(images)), ("quarantined", domain.quarantined, aside)):
             if counted != rows:
                 fact = f"{domain.name}: counts {counted} {what}, but has {rows}"
@@ -123,7 +123,7 @@ def _check_drop(
 
 
 def _places(view: View, layout: Layout, drops: dict[int, DropRecord], item: Quarantined) -> tuple[Path, ...]:
-    """Where a file that was set aside may lie: it may be on its way into quarantine, or out of it."""
+    """Where a quarantined file may lie: it may be on its way into quarantine, or out of it."""
     if item.drop_id is None or (item.path is not None and not Path(item.path).is_absolute()):
         return (layout.state / (item.path or item.name),)
     drop = drops[item.drop_id]

@@ -1,7 +1,7 @@
 """Taking files out of quarantine: back into the inbox, or deleted. Putting them there is the import's business.
 
 First the row says where the file goes, then the file goes, then the row goes. Killed anywhere, the file is in exactly one
-place, and the next command finishes what was begun: a row of a drop with an absolute path is on its way.
+place, and the next command finishes what was begun: a row of a drop with an absolute path is on its way out.
 """
 
 import errno
@@ -12,16 +12,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from adaptd.care.view import is_counted, quarantine_places
-from adaptd.files import hash_file, remove, sync
+from adaptd.files import hash_file, move, remove, sync
 from adaptd.project.layout import Layout
 from adaptd.records import Quarantined
 from adaptd.store import Store
 
-NOWHERE = Path(os.devnull)
-"""Where a deleted file goes."""
+DELETED = Path(os.devnull)
+"""Where the row of a file says that it goes if it is to be deleted."""
 
 
-def why_not(item: Quarantined) -> str | None:
+def find_obstacle(item: Quarantined) -> str | None:
     """Why a file cannot be taken out of quarantine; None where it can."""
     if item.drop_id is None:
         return f"it was imported from a folder of yours and lies there: {item.path}"
@@ -30,42 +30,42 @@ def why_not(item: Quarantined) -> str | None:
     return None
 
 
-def is_on_its_way(item: Quarantined) -> bool:
+def is_leaving(item: Quarantined) -> bool:
     """Whether taking it out was begun."""
     return item.drop_id is not None and item.path is not None and Path(item.path).is_absolute()
 
 
-def restore(store: Store, layout: Layout, inbox: Path, items: Sequence[Quarantined]) -> dict[int, Path | None]:
+def give_back(store: Store, layout: Layout, inbox: Path, items: Sequence[Quarantined]) -> dict[int, Path | None]:
     """Give files back to the inbox, never over another; where each is, None where there was none any more."""
     with store.reading() as tx:
         names = {domain.id: domain.name for domain in tx.domains.list_all()}
     found = {}
     for item in items:
-        found[item.id] = _send(store, layout, item, _free(inbox / names[item.domain_id], item))
+        found[item.id] = _take_out(store, layout, item, _free(inbox / names[item.domain_id], item))
     return found
 
 
-def purge(store: Store, layout: Layout, items: Sequence[Quarantined]) -> None:
+def delete(store: Store, layout: Layout, items: Sequence[Quarantined]) -> None:
     """Delete files and their rows."""
     for item in items:
-        _send(store, layout, item, NOWHERE)
+        _take_out(store, layout, item, DELETED)
 
 
-def finish(store: Store, layout: Layout) -> None:
-    """Bring what is on its way to where it goes."""
+def finish_interrupted(store: Store, layout: Layout) -> None:
+    """Take out what a killed process began to take out."""
     with store.reading() as tx:
-        begun = [item for item in tx.quarantine.list_all() if is_on_its_way(item)]
+        begun = [item for item in tx.quarantine.list_all() if is_leaving(item)]
     for item in begun:
-        _send(store, layout, item, Path(item.path or ""))
+        _take_out(store, layout, item, Path(item.path or ""))
 
 
-def _send(store: Store, layout: Layout, item: Quarantined, target: Path) -> Path | None:
+def _take_out(store: Store, layout: Layout, item: Quarantined, target: Path) -> Path | None:
     place = _find(store, layout, item)
     with store.writing() as tx:
         tx.quarantine.move(item.id, str(target))
     try:
         if place is not None:
-            remove(place) if target == NOWHERE else _move(place, target)
+            remove(place) if target == DELETED else _move(place, target)
     except OSError:
         if place is not None and os.path.lexists(place):
             with store.writing() as tx:
@@ -82,7 +82,7 @@ def _send(store: Store, layout: Layout, item: Quarantined, target: Path) -> Path
 
 def _find(store: Store, layout: Layout, item: Quarantined) -> Path | None:
     """Where a file lies in quarantine; None where it is not there any more."""
-    if not is_on_its_way(item):
+    if not is_leaving(item):
         path = layout.state / (item.path or "")
         return path if os.path.lexists(path) else None
     assert item.drop_id is not None
@@ -106,28 +106,24 @@ def _move(place: Path, target: Path) -> None:
             return
         raise FileExistsError(errno.EEXIST, "something else is there: move it away, and try again", str(target))
     try:
-        place.rename(target)
+        move(place, target)
     except OSError as problem:
         if problem.errno != errno.EXDEV:
             raise
         _move_across(place, target)
-    sync(target.parent)
-    sync(place.parent)
 
 
 def _move_across(place: Path, target: Path) -> None:
     """To another filesystem. A dot file is no part of a drop until it is whole and renamed."""
     draft = target.with_name(f".{target.name}.part")
+    remove(draft)
     if place.is_dir() and not place.is_symlink():
-        shutil.rmtree(draft, ignore_errors=True)
         shutil.copytree(place, draft, symlinks=True)
     else:
-        draft.unlink(missing_ok=True)
         shutil.copy2(place, draft, follow_symlinks=False)
         if not draft.is_symlink():
             sync(draft)
-    draft.rename(target)
-    sync(target.parent)
+    move(draft, target)
     remove(place)
 
 

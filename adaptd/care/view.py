@@ -71,7 +71,7 @@ class View:
         return sorted((e for e in self.episodes if e.state is EpisodeState.DONE), key=lambda e: e.number or 0)
 
     def quarantine_by_drop(self) -> dict[int, list[Quarantined]]:
-        """What was set aside of each drop."""
+        """What was quarantined of each drop."""
         found: dict[int, list[Quarantined]] = defaultdict(list)
         for item in self.quarantine:
             if item.drop_id is not None:
@@ -80,7 +80,7 @@ class View:
 
 
 def quarantine_places(layout: Layout, domain: Domain, drop: DropRecord, item: Quarantined) -> tuple[Path, Path]:
-    """Where a file of a drop lies once it is set aside: under its own name, or its row's id where that cannot be."""
+    """Where a file of a drop lies once it is quarantined: under its own name, or its row's id where that cannot be."""
     folder = layout.quarantine(domain.name, drop.number)
     return folder / item.name, folder / str(item.id)
 

@@ -21,7 +21,8 @@ from adaptd.records import SOURCE, Episode, VersionState
 
 if TYPE_CHECKING:
     from adaptd.episodes.concluding import Finished
-    from adaptd.imports.importer import Imported, Importer
+    from adaptd.imports.commit import Imported
+    from adaptd.imports.importer import Importer
     from adaptd.learning.reports import StepReport
     from adaptd.project.layers import Project
     from adaptd.signals import Stop
@@ -113,8 +114,8 @@ def _importing(project: "Project", store: "Store", stop: "Stop") -> Iterator["Im
 
 def _tell_imported(imported: "Imported") -> Episode:
     parts = [f"{imported.train:,} training and {imported.test:,} test images"]
-    if imported.rejected:
-        parts.append(f"{imported.rejected:,} files quarantined")
+    if imported.quarantined:
+        parts.append(f"{imported.quarantined:,} files quarantined")
     if imported.duplicates:
         parts.append(f"{imported.duplicates:,} duplicates left out")
     typer.echo(", ".join(parts), err=True)

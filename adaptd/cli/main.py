@@ -10,7 +10,6 @@ import typer
 from adaptd import __version__
 from adaptd.cli import (
     bench,
-    collect,
     config,
     daemon,
     database,
@@ -18,6 +17,7 @@ from adaptd.cli import (
     doctor,
     explain,
     fsck,
+    gc,
     learning,
     matrix,
     project,
@@ -56,7 +56,7 @@ app.command("predict")(serving.predict)
 app.command("report")(report.report)
 app.command("doctor")(doctor.doctor)
 app.command("fsck")(fsck.fsck)
-app.command("gc")(collect.gc)
+app.command("gc")(gc.gc)
 app.command("bench")(bench.bench)
 app.command("demo")(demo.demo)
 app.add_typer(quarantine.app, name="quarantine")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptd.cli.collect import confirm
+from adaptd.cli.gc import confirm
 from adaptd.cli.output import make_console, print_json
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import ExitCode, StoreConflict
@@ -42,14 +42,13 @@ def list_files(
 @app.command()
 def restore(context: typer.Context, ids: Ids = None, domain: InDomain = None, reason: ForReason = None) -> None:
     """Move files back into the inbox: they come as the next delivery of their domain."""
-    from adaptd.care.restore import finish
-    from adaptd.care.restore import restore as give_back
+    from adaptd.care.restore import finish_interrupted, give_back
     from adaptd.project.layout import Layout
 
     project = open_project(context)
     layout = Layout(project.state)
     with open_store(project) as store:
-        finish(store, layout)
+        finish_interrupted(store, layout)
         chosen, kept = _choose(store, ids, domain, reason)
         for item_id, path in give_back(store, layout, project.inbox, chosen).items():
             typer.echo(f"{item_id}: {'was gone, forgotten' if path is None else escape_hidden(str(path))}")
@@ -64,15 +63,14 @@ def purge(
     reason: ForReason = None,
     yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
 ) -> None:
-    """Delete files in quarantine for good."""
-    from adaptd.care.restore import finish
-    from adaptd.care.restore import purge as delete
+    """Delete quarantined files for good."""
+    from adaptd.care.restore import delete, finish_interrupted
     from adaptd.project.layout import Layout
 
     project = open_project(context)
     layout = Layout(project.state)
     with open_store(project) as store:
-        finish(store, layout)
+        finish_interrupted(store, layout)
         chosen, kept = _choose(store, ids, domain, reason)
         if chosen:
             confirm(f"delete {len(chosen)} files for good", yes)
@@ -85,7 +83,7 @@ def _choose(
     store: "Store", ids: list[int] | None, domain: str | None, reason: str | None
 ) -> tuple[list[Quarantined], list[tuple[Quarantined, str]]]:
     """The files that are meant, and those of them that must stay, with the reason."""
-    from adaptd.care.restore import why_not
+    from adaptd.care.restore import find_obstacle
 
     if not (ids or domain or reason):
         raise typer.BadParameter("give ids, --domain or --reason")
@@ -95,7 +93,7 @@ def _choose(
     if unknown:
         raise StoreConflict(f"there is no file {unknown[0]} in quarantine: see `adaptd quarantine list`")
     meant = [item for item in items if (not ids or item.id in ids) and reason in {None, item.reason}]
-    answers = [(item, why_not(item)) for item in meant]
+    answers = [(item, find_obstacle(item)) for item in meant]
     return [item for item, why in answers if why is None], [(item, why) for item, why in answers if why is not None]
 
 

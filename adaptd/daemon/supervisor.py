@@ -10,7 +10,7 @@ import time
 from datetime import datetime
 from typing import Any
 
-from adaptd.care.restore import finish as finish_restoring
+from adaptd.care.restore import finish_interrupted
 from adaptd.daemon.arrivals import Arrivals
 from adaptd.daemon.children import Child, Children
 from adaptd.daemon.jobs import Job, JobEnd, JobKind, JobOutcome
@@ -20,7 +20,7 @@ from adaptd.daemon.poison import record_end
 from adaptd.daemon.queue import NextJobs, is_cancelled, is_open, read_next_jobs
 from adaptd.episodes.sweep import sweep, sweep_episodes
 from adaptd.errors import ConfigError, InboxUnavailable
-from adaptd.imports.quarantine import move_aside
+from adaptd.imports.quarantine import move_to_quarantine
 from adaptd.intake.watching import Watcher
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
@@ -111,8 +111,8 @@ class Supervisor:
         """Clear up after a kill and after workers, stop what must not go on, start what is next."""
         if not self._is_recovered:
             sweep(self._store, self._layout)
-            move_aside(self._store, self._layout)
-            finish_restoring(self._store, self._layout)
+            move_to_quarantine(self._store, self._layout)
+            finish_interrupted(self._store, self._layout)
             self._is_recovered = True
         self._record_ends()
         with self._store.reading() as tx:

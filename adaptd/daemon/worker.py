@@ -72,7 +72,7 @@ def _import(project: Project, store: Store, domain_id: int, stop: Stop) -> JobEn
     if imported is None:
         return JobEnd(JobOutcome.DONE, f"{domain.name} waits for more images")
     return JobEnd(
-        JobOutcome.DONE, f"{domain.name}: {imported.train:,} images to learn from, {imported.rejected:,} files quarantined"
+        JobOutcome.DONE, f"{domain.name}: {imported.train:,} images to learn from, {imported.quarantined:,} files quarantined"
     )
 
 

@@ -1,172 +1,147 @@
-"""A decoded folder on its way into the store: what is for training, what for testing, what is set aside. Writes nothing."""
+"""What decoded files bring to a domain: which are new, which are known, which cannot be used, and whether that is enough.
+
+Computed once, from the files and from what the domain has already. Reads and writes nothing.
+"""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from adaptd.errors import ConfigError, FolderUnusable
+from adaptd.imports.incoming import Incoming, Refused
+from adaptd.imports.splitting import label_of, split_by_folder, split_source, tell_counts
 from adaptd.library.draft import Decoded, Draft
-from adaptd.library.folders import Found, Listing, list_drop
-from adaptd.records import DropRecord, NewImage, Quarantined, Reason, Split
-from adaptd.text import printable
-
-Refused = tuple[Reason, str, Found]
-"""Why a file was refused, the fact for a person, and the file."""
+from adaptd.project.settings import Settings
+from adaptd.records import SOURCE, NewImage, Quarantined, Reason, Split
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
-    """What is about to become a delivery of a domain.
+class Known:
+    """What a domain has already: the number of its next delivery, its images' hashes, its quarantined files.
 
-    Args:
-        name: the domain's.
-        where: where the images come from, for people.
-        method: what the episode will do.
-        draft: the decoded images.
-        refused: what is not even decoded.
-        train: images to learn from.
-        test: images to measure on.
-        classes: of the model, in output order.
-        known: how many images an earlier delivery has.
-        origins: which drop of the inbox a file came with, by path.
-        ours: the drops that lie in the state folder, so that refused files are moved out of them.
+    Images of the next delivery's number are not among them: no model learned from those.
     """
 
-    name: str
-    where: str
-    method: str
-    draft: Draft
-    refused: tuple[Refused, ...]
-    train: Sequence[Decoded]
-    test: Sequence[Decoded]
+    number: int = 1
+    hashes: frozenset[str] = frozenset()
+    quarantined: tuple[Quarantined, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A delivery that may be committed.
+
+    Args:
+        incoming: the files it is of.
+        number: 1, 2, 3 … in the domain.
+        classes: of the model, in output order.
+        train: new images to learn from.
+        test: new images to measure on.
+        quarantined: files that cannot be used and that no earlier import told of.
+        unusable: how many files cannot be used.
+        duplicates: how many files are there twice.
+        known: how many images an earlier delivery has.
+        counts: of each drop, how many images are new, and how many there twice or known.
+        shortage: why these are too few images to learn from; None where they are enough.
+    """
+
+    incoming: Incoming
+    number: int
     classes: tuple[str, ...]
-    known: int = 0
-    origins: Mapping[Path, int] = field(default_factory=dict)
-    ours: frozenset[int] = frozenset()
+    train: tuple[Decoded, ...]
+    test: tuple[Decoded, ...]
+    quarantined: tuple[Refused, ...]
+    unusable: int
+    duplicates: int
+    known: int
+    counts: dict[int, tuple[int, int]]
+    shortage: str | None
 
     @property
-    def parts(self) -> tuple[tuple[Split, Sequence[Decoded]], ...]:
+    def parts(self) -> tuple[tuple[Split, tuple[Decoded, ...]], ...]:
         """Both splits."""
         return (Split.TRAIN, self.train), (Split.TEST, self.test)
 
     @property
-    def set_aside(self) -> int:
-        """How many files cannot be used."""
-        return len(self.draft.rejected) + len(self.refused)
+    def images(self) -> tuple[Decoded, ...]:
+        """All new ones, those to learn from first."""
+        return (*self.train, *self.test)
 
-    def without(self, hashes: set[str]) -> "Drop":
-        """The same without images that the domain has already."""
-        train, test = ([image for image in images if image.sha256 not in hashes] for _, images in self.parts)
-        return replace(self, train=train, test=test, known=len(self.train) + len(self.test) - len(train) - len(test))
+    @property
+    def is_known(self) -> bool:
+        """Whether all of it was there before."""
+        return self.known > 0 and not self.images
 
-    def newly_refused(self, known: Sequence[Quarantined]) -> list[Refused]:
-        """What cannot be used, but for what an earlier import said already."""
-        every = [(Reason(item.reason), item.detail, item.file) for item in self.draft.rejected] + list(self.refused)
-        said = {(item.drop_id, item.name if item.drop_id else item.path) for item in known}
-        return [entry for entry in every if self._identity(entry[2]) not in said]
+    def labels_of(self, images: Sequence[Decoded]) -> list[int] | None:
+        """Their classes as indices; None where they have none."""
+        if not images or images[0].file.label is None:
+            return None
+        return [self.classes.index(label_of(image)) for image in images]
 
-    def _identity(self, file: Found) -> tuple[int | None, str]:
-        drop_id = self.moved_from(file)
-        return (drop_id, file.name) if drop_id else (None, printable(file.path))
-
-    def moved_from(self, file: Found) -> int | None:
-        """The drop that a refused file is to be moved out of; None where it stays where it is."""
-        drop_id = self.origins.get(file.path)
-        return drop_id if drop_id in self.ours else None
-
-    def counts(self) -> dict[int, tuple[int, int]]:
-        """Of each drop: how many of its images are accepted, and how many are there twice or were known before."""
-        if not self.origins:
-            return {}
-        accepted = Counter(self.origins[image.file.path] for image in (*self.train, *self.test))
-        usable = [image.file for image in self.draft.images] + [twice.file for twice in self.draft.duplicates]
-        every = Counter(self.origins[file.path] for file in usable)
-        return {drop: (accepted[drop], every[drop] - accepted[drop]) for drop in set(self.origins.values())}
+    def to_store(self, ids: dict[str, int]) -> list[NewImage]:
+        """The new images with their ids, as the store takes them."""
+        return [
+            NewImage(i.sha256, i.size_bytes, i.file.name, split, i.file.label, self.number, i.width, i.height, ids[i.sha256])
+            for split, images in self.parts
+            for i in images
+        ]
 
 
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """The files of a domain's waiting drops together."""
+def build_delivery(incoming: Incoming, draft: Draft, known: Known, classes: tuple[str, ...], settings: Settings) -> Delivery:
+    """Tell new images from known ones, and both from what cannot be used.
 
-    listing: Listing
-    origins: dict[Path, int]
-    ours: frozenset[int]
-    refused: tuple[Refused, ...]
+    Args:
+        incoming: the files.
+        draft: what decoding them gave.
+        known: what the domain has.
+        classes: of the model; none where this is the source it is to be made of.
+        settings: how the source is split, and how many images are enough.
 
-
-def gather(drops: Sequence[DropRecord], state: Path, classes: tuple[str, ...]) -> Gathered:
-    """List several drops as one. Test images of a class that the model does not have are refused, and so on."""
-    train: list[Found] = []
-    test: list[Found] = []
-    refused: list[Refused] = []
-    origins: dict[Path, int] = {}
-    for drop in drops:
-        found = list_drop(state / drop.path)
-        known = [file for file in found.test if file.label in classes]
-        train += found.train
-        test += known
-        refused += outside_of_classes(found.strays)
-        refused += [_unknown(file, classes) for file in found.test if file.label not in classes]
-        refused += [(Reason.TEMPORARY, "a temporary name, and nobody wrote to it any more", file) for file in found.left_behind]
-        every = (*found.train, *found.test, *found.strays, *found.left_behind)
-        origins |= {file.path: drop.id for file in every}
-    ours = frozenset(drop.id for drop in drops if not Path(drop.path).is_absolute())
-    return Gathered(
-        Listing(tuple(dict.fromkeys(train)), tuple(dict.fromkeys(test))), origins, ours, tuple(dict.fromkeys(refused))
+    Raises:
+        FolderUnusable: no model can be made of this source.
+        ConfigError: the source has a class that the settings do not list.
+    """
+    if incoming.name == SOURCE:
+        every_train, every_test, classes = split_source(incoming, draft, settings)
+    else:
+        every_train, every_test = split_by_folder(draft, incoming.listing)
+    train, test = (tuple(i for i in images if i.sha256 not in known.hashes) for images in (every_train, every_test))
+    refused = (*((Reason(item.reason), item.detail, item.file) for item in draft.rejected), *incoming.refused)
+    before = len(every_train) + len(every_test) - len(train) - len(test)
+    return Delivery(
+        incoming=incoming,
+        number=known.number,
+        classes=classes,
+        train=train,
+        test=test,
+        quarantined=incoming.without_known(refused, known.quarantined),
+        unusable=len(refused),
+        duplicates=len(draft.duplicates),
+        known=before,
+        counts=_count_by_drop(incoming, draft, (*train, *test)),
+        shortage=_find_shortage(incoming, draft, train, test, before, settings.intake.minimum_images),
     )
 
 
-def _unknown(file: Found, classes: tuple[str, ...]) -> Refused:
-    return Reason.UNKNOWN_CLASS, f"the model has no class {file.label!r}; known are {', '.join(classes)}", file
+def _find_shortage(
+    incoming: Incoming, draft: Draft, train: Sequence[Decoded], test: Sequence[Decoded], known: int, least: int
+) -> str | None:
+    """Why the new images are too few; of a source only the classes count."""
+    if len(train) >= least or incoming.name == SOURCE:
+        return None
+    if known and not train:
+        return f"every image of {incoming.where} was in domain {incoming.name} before: there is nothing new to learn"
+    before = f", {known} were in domain {incoming.name} before" if known else ""
+    return (
+        f"{incoming.where} has too few images to learn from, intake.minimum_images is {least}: "
+        f"{tell_counts(draft, train, test)}{before}"
+    )
 
 
-def outside_of_classes(strays: Sequence[Found]) -> tuple[Refused, ...]:
-    """Files that stand where a class is needed."""
-    return tuple((Reason.NO_CLASS, "stands outside of any class folder", file) for file in strays)
-
-
-def apart(draft: Draft, listing: Listing) -> tuple[list[Decoded], list[Decoded]]:
-    """Training and test images, as the folder tells them apart."""
-    tests = set(listing.test)
-    train = [image for image in draft.images if image.file not in tests]
-    return train, [image for image in draft.images if image.file in tests]
-
-
-def check_classes(
-    listing: Listing, draft: Draft, train: Sequence[Decoded], wanted: tuple[str, ...], folder: Path
-) -> tuple[str, ...]:
-    """The classes in output order: those of the settings, else the folder's, each of which needs a training image."""
-    named = {file.label for file in (*listing.train, *listing.test) if file.label is not None}
-    if not wanted:
-        barren = sorted(named - {label_of(image) for image in train})
-        if barren:
-            raise FolderUnusable(
-                f"{folder}: class {barren[0]!r} has no usable training image, add some or remove its folder; "
-                f"in all there are {counted(draft, train, ())}"
-            )
-        return tuple(sorted(named))
-    if named - set(wanted):
-        raise ConfigError(f"{folder} has a class {min(named - set(wanted))!r} that model.classes does not list: {list(wanted)}")
-    return wanted
-
-
-def label_of(image: Decoded) -> str:
-    """The class of an image that has one."""
-    assert image.file.label is not None
-    return image.file.label
-
-
-def counted(draft: Draft, train: Sequence[Decoded], test: Sequence[Decoded]) -> str:
-    """What became of a folder's files, for an error."""
-    tested = f" and {len(test)} test" if test else ""
-    counts = f"{len(train)} training{tested} images, {len(draft.duplicates)} duplicates"
-    if not draft.rejected:
-        return counts
-    first = draft.rejected[0]
-    return f"{counts}, {len(draft.rejected)} rejected (the first: {first.file.name!r}, {first.reason}: {first.detail})"
-
-
-def new_image(image: Decoded, split: Split, delivery: int) -> NewImage:
-    """As the store takes it."""
-    return NewImage(image.sha256, image.size_bytes, image.file.name, split, image.file.label, delivery, image.width, image.height)
+def _count_by_drop(incoming: Incoming, draft: Draft, new: Sequence[Decoded]) -> dict[int, tuple[int, int]]:
+    """Of each drop: how many of its images are new, and how many are there twice or were known before."""
+    if incoming.drops is None:
+        return {}
+    accepted = Counter(incoming.origins[image.file.path].id for image in new)
+    files = [*(image.file for image in draft.images), *(twice.file for twice in draft.duplicates)]
+    usable = Counter(incoming.origins[file.path].id for file in files)
+    return {drop_id: (accepted[drop_id], usable[drop_id] - accepted[drop_id]) for drop_id in incoming.drop_ids}

@@ -1,17 +1,17 @@
-"""Moving files that were refused out of their drop, into the quarantine folder where a person finds them."""
+"""Moving files that cannot be used out of their drop, into the quarantine folder where a person finds them."""
 
 import errno
 import os
 from pathlib import Path
 
 from adaptd.project.layout import Layout
-from adaptd.records import DropRecord, Quarantined
+from adaptd.records import Quarantined
 from adaptd.store import Store
 from adaptd.text import printable
 
 
-def move_aside(store: Store, layout: Layout) -> None:
-    """Move every refused file that still lies in its drop; done again after a kill, it goes on where it stopped.
+def move_to_quarantine(store: Store, layout: Layout) -> None:
+    """Move every quarantined file that still lies in its drop; done again after a kill, it goes on where it stopped.
 
     The row came first: at any moment the file is where the row says, or still in its drop.
     """
@@ -62,8 +62,3 @@ def find_file(drop: Path, name: str) -> Path | None:
             if printable(path.relative_to(drop)) == name:
                 return path
     return None
-
-
-def drop_folder(layout: Layout, drop: DropRecord) -> Path:
-    """Where a drop lies; one that is read in place has an absolute path."""
-    return layout.state / drop.path

@@ -5,7 +5,6 @@ What is in them is decided by the loop; which one counts, by the store's row wit
 
 import hashlib
 import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from adaptd.errors import CheckpointError
-from adaptd.files import sync, write_file
+from adaptd.files import publish_folder, remove
 
 TENSORS, FACTS = "tensors.safetensors", "facts.json"
 PARTIAL = ".partial"
@@ -39,17 +38,15 @@ def write_checkpoint(directory: Path, state: State) -> str:
     if directory.exists():
         raise CheckpointError(f"{directory} exists, and checkpoints are never overwritten: choose another name")
     partial = directory.with_name(directory.name + PARTIAL)
-    shutil.rmtree(partial, ignore_errors=True)
+    remove(partial)
     partial.mkdir(parents=True)
     content = {
         FACTS: json.dumps(state.facts, sort_keys=True).encode(),
         TENSORS: save({name: tensor.detach().contiguous() for name, tensor in state.tensors.items()}),
     }
     for name, data in content.items():
-        write_file(partial / name, data)
-    sync(partial)
-    partial.rename(directory)
-    sync(directory.parent)
+        (partial / name).write_bytes(data)
+    publish_folder(partial, directory)
     return _digest(content[FACTS], content[TENSORS])
 
 

@@ -6,7 +6,6 @@ under a name that starts with `UNFINISHED`; whatever of that a killed process le
 
 import json
 import secrets
-import shutil
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptd.errors import CacheUnusable
-from adaptd.files import sync
+from adaptd.files import publish_folder, remove
 from adaptd.library.imageset import ImageSet
 from adaptd.library.preprocessing import Preprocessing
 
@@ -91,29 +90,26 @@ def unfinished(parent: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
 
 
 def remove_unfinished(parent: Path) -> tuple[Path, ...]:
     """Sweep away what killed processes left; only while nobody else builds caches here. Returns what was removed."""
     left = tuple(sorted(parent.glob(f"{UNFINISHED}*")))
     for folder in left:
-        shutil.rmtree(folder)
+        remove(folder)
     return left
 
 
 def publish(building: Path, index: Index, target: Path) -> None:
     """Turn a folder that holds a complete pixels file into the cache `target`."""
     (building / _INDEX).write_text(json.dumps(index.to_json()), encoding="ascii")
-    for path in (building / PIXELS, building / _INDEX, building):
-        sync(path)
     try:
-        building.rename(target)
+        publish_folder(building, target)
     except OSError as error:
         if not target.is_dir():
             raise
         raise CacheUnusable(f"{target} is there already and caches are never overwritten; remove it first") from error
-    sync(target.parent)
 
 
 def write_cache(target: Path, images: ImageSet, sha256: Sequence[str], preprocessing: Preprocessing) -> None:

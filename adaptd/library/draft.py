@@ -14,7 +14,7 @@ from pathlib import Path
 
 from adaptd.library.cache import PIXELS, Index, publish, unfinished
 from adaptd.library.folders import Found
-from adaptd.library.pool import Answer, decode_in_workers, worker_count
+from adaptd.library.pool import Answer, decode_in_processes, decoder_count
 from adaptd.library.preprocessing import Limits, Preprocessing
 
 ShowProgress = Callable[[int, int], None]
@@ -114,8 +114,8 @@ def decode_files(
         pixels.touch()
         jobs = ((row, file.path) for row, file in enumerate(files))
         answers: dict[int, Answer] = {}
-        count = worker_count(len(files))
-        for row, answer in decode_in_workers(jobs, pixels, preprocessing, limits, count) if files else ():
+        count = decoder_count(len(files))
+        for row, answer in decode_in_processes(jobs, pixels, preprocessing, limits, count) if files else ():
             answers[row] = answer
             if progress is not None:
                 progress(len(answers), len(files))

@@ -1,4 +1,4 @@
-"""The parent's side of decoding: hands files to workers and finds out which file ended one. Decodes nothing."""
+"""The parent's side of decoding: hands files to decoders and finds out which file ended one. Decodes nothing."""
 
 import json
 import math
@@ -21,34 +21,34 @@ Job = tuple[int, Path]
 """A row of the pixels file, and the picture to go there."""
 
 Answer = dict[str, Any]
-"""What a worker found: the facts of a picture, or `reason` and `detail` of its rejection."""
+"""What a decoder found: the facts of a picture, or `reason` and `detail` of its rejection."""
 
-# Enough to keep a worker busy while the parent does something else; few enough that all answers fit into a pipe, so
-# that a worker never waits for the parent while the parent waits for it.
+# Enough to keep a decoder busy while the parent does something else; few enough that all answers fit into a pipe, so
+# that a decoder never waits for the parent while the parent waits for it.
 _AHEAD = 16
 _MAX_FAILED_STARTS = 3
 _KEPT_VARIABLES = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
 
 
-def worker_count(files: int) -> int:
+def decoder_count(files: int) -> int:
     """As many as the cores this process may use, but none that would hardly have anything to do."""
     return max(1, min(len(os.sched_getaffinity(0)), math.ceil(files / _AHEAD)))
 
 
-class _Worker:
-    """One decoding process and the jobs it has not answered yet, oldest first."""
+class _Decoder:
+    """One decoder process and the jobs it has not answered yet, oldest first."""
 
     def __init__(self, order: bytes) -> None:
         self.jobs: deque[Job] = deque()
         self.ready = False
         self._unfinished = b""
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "adaptd.library.worker"],
+            [sys.executable, "-P", "-m", "adaptd.library.decoder"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
             env=_environment(),
-            # Ctrl-C on a terminal is for the parent, also while a worker is still starting.
+            # Ctrl-C on a terminal is for the parent, also while a decoder is still starting.
             process_group=0,
         )
         assert self._process.stdin is not None
@@ -94,7 +94,7 @@ def _environment() -> dict[str, str]:
 
 
 class _Pool:
-    """Workers on a common list of jobs."""
+    """Decoders on a common list of jobs."""
 
     def __init__(self, jobs: Iterable[Job], order: bytes, selector: selectors.BaseSelector) -> None:
         self._waiting = deque(jobs)
@@ -103,50 +103,50 @@ class _Pool:
         self._suspects: set[int] = set()
         self._failed_starts = 0
 
-    def run(self, workers: int) -> Iterator[tuple[int, Answer]]:
-        for _ in range(workers):
+    def run(self, decoders: int) -> Iterator[tuple[int, Answer]]:
+        for _ in range(decoders):
             self._start()
         while self._selector.get_map():
             for key, _ in self._selector.select():
-                worker: _Worker = key.data
-                if (answers := worker.listen()) is None:
-                    yield from self._bury(worker)
+                decoder: _Decoder = key.data
+                if (answers := decoder.listen()) is None:
+                    yield from self._replace(decoder)
                     continue
                 for answer in answers:
-                    if worker.ready:
-                        yield worker.jobs.popleft()[0], answer
-                    worker.ready = True
+                    if decoder.ready:
+                        yield decoder.jobs.popleft()[0], answer
+                    decoder.ready = True
                     self._failed_starts = 0
-                self._feed(worker)
+                self._feed(decoder)
 
     def stop(self) -> None:
         for key in list(self._selector.get_map().values()):
             self._remove(key.data)
 
     def _start(self) -> None:
-        worker = _Worker(self._order)
-        self._selector.register(worker.output, selectors.EVENT_READ, worker)
+        decoder = _Decoder(self._order)
+        self._selector.register(decoder.output, selectors.EVENT_READ, decoder)
 
-    def _remove(self, worker: _Worker) -> int:
-        self._selector.unregister(worker.output)
-        return worker.end()
+    def _remove(self, decoder: _Decoder) -> int:
+        self._selector.unregister(decoder.output)
+        return decoder.end()
 
-    def _feed(self, worker: _Worker) -> None:
-        while self._waiting and len(worker.jobs) < _AHEAD:
-            worker.give(self._waiting.popleft())
-        if not worker.jobs:
-            self._remove(worker)
+    def _feed(self, decoder: _Decoder) -> None:
+        while self._waiting and len(decoder.jobs) < _AHEAD:
+            decoder.give(self._waiting.popleft())
+        if not decoder.jobs:
+            self._remove(decoder)
 
-    def _bury(self, worker: _Worker) -> Iterator[tuple[int, Answer]]:
-        """Blame the file a worker died on, put its other files back, and start a successor."""
-        exit_code = self._remove(worker)
-        if not worker.ready:
+    def _replace(self, decoder: _Decoder) -> Iterator[tuple[int, Answer]]:
+        """Blame the file a decoder died on, put its other files back, and start a successor."""
+        exit_code = self._remove(decoder)
+        if not decoder.ready:
             self._failed_starts += 1
             if self._failed_starts >= _MAX_FAILED_STARTS:
-                raise IntakeError(f"the decoding process does not start (exit code {exit_code}); run `adaptd doctor`")
-        if worker.jobs:
-            yield from self._blame(worker.jobs.popleft(), exit_code)
-        self._waiting.extendleft(reversed(worker.jobs))
+                raise IntakeError(f"the decoder does not start (exit code {exit_code}); run `adaptd doctor`")
+        if decoder.jobs:
+            yield from self._blame(decoder.jobs.popleft(), exit_code)
+        self._waiting.extendleft(reversed(decoder.jobs))
         if self._waiting:
             self._start()
 
@@ -157,25 +157,25 @@ class _Pool:
         elif row in self._suspects:
             yield row, {"reason": Reason.CRASHED, "detail": f"the decoder died on it twice (exit code {exit_code})"}
         else:
-            # Perhaps somebody else killed the worker. A second death on the same file is no coincidence.
+            # Perhaps somebody else killed the decoder. A second death on the same file is no coincidence.
             self._suspects.add(row)
             self._waiting.appendleft(job)
 
 
-def decode_in_workers(
-    jobs: Iterable[Job], pixels: Path, preprocessing: Preprocessing, limits: Limits, workers: int
+def decode_in_processes(
+    jobs: Iterable[Job], pixels: Path, preprocessing: Preprocessing, limits: Limits, decoders: int
 ) -> Iterator[tuple[int, Answer]]:
     """Decode every job into its row of `pixels`; each row is answered exactly once, in no particular order.
 
     Raises:
         OSError: the machine cannot go on: disk full, no descriptors.
-        IntakeError: decoding processes do not start.
+        IntakeError: decoders do not start.
     """
     order = {"preprocessing": preprocessing.to_json(), "limits": asdict(limits), "pixels": os.fspath(pixels)}
     with selectors.DefaultSelector() as selector:
         pool = _Pool(jobs, json.dumps(order).encode() + b"\n", selector)
         try:
-            for row, answer in pool.run(workers):
+            for row, answer in pool.run(decoders):
                 if "errno" in answer:
                     raise OSError(answer["errno"], answer["detail"])
                 yield row, answer

@@ -23,11 +23,11 @@ class Layout:
 
     @property
     def quarantined(self) -> Path:
-        """Files set aside."""
+        """Files that cannot be used."""
         return self.state / "quarantine"
 
     def quarantine(self, domain: str, number: int) -> Path:
-        """The files of one drop that were set aside, by the domain's name, so that a person finds them."""
+        """The quarantined files of one drop, by the domain's name, so that a person finds them."""
         return self.quarantined / domain / str(number)
 
     @property

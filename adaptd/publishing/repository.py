@@ -12,7 +12,7 @@ from pathlib import Path
 
 from adaptd import files
 from adaptd.errors import PublishError, RepositoryConflict, StagingIncomplete, VersionDamaged
-from adaptd.files import hash_file, make_folder, remove, sync, write_file
+from adaptd.files import hash_file, make_folder, remove, sync_folder, write_file
 from adaptd.publishing.card import CARD_FILE, Card, read_card
 from adaptd.publishing.triton import CONFIG_FILE, MODEL_FILE, ModelConfig, is_version, read_version
 
@@ -99,9 +99,7 @@ class Repository:
 
     def seal(self, version: int) -> None:
         """Bring a staged version to the disk, so that a power cut after the commit does not take it away."""
-        staged = self._staged(version)
-        for path in (*sorted(staged.iterdir()), staged):
-            sync(path)
+        sync_folder(self._staged(version))
 
     def discard(self, version: int) -> None:
         """Throw a staged version away."""

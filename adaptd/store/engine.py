@@ -34,7 +34,8 @@ def parse_url(address: Address) -> URL:
     try:
         url = make_url(address)
     except (ArgumentError, ValueError):
-        raise ConfigError(f"database.url {shown!r} is no address: use sqlite:///FILE or postgresql://user@host/name") from None
+        fact = f"database.url {shown!r} is not an address"
+        raise ConfigError(f"{fact}: use sqlite:///FILE or postgresql://user@host/name") from None
     if url.drivername in {"postgresql", "postgresql+psycopg"}:
         return url.set(drivername="postgresql+psycopg")
     if url.drivername != "sqlite":
@@ -60,7 +61,7 @@ def open_engine(url: URL, busy_timeout_seconds: float, *, writes: bool) -> Engin
     if file is None:
         return _open_postgres(url, writes=writes)
     if file.exists() and not file.is_file():
-        raise StoreNotADatabase(f"{file} is no file: move it aside, then run `adaptd db upgrade`")
+        raise StoreNotADatabase(f"{file} is not a file: move it aside, then run `adaptd db upgrade`")
     if not file.exists():
         raise StoreMissing(f"there is no database at {file}: run `adaptd db upgrade`")
     mode = URL.create("sqlite", database=f"file:{_quote(file)}", query={"mode": "rw", "uri": "true"})

@@ -1,9 +1,9 @@
 """Images: what is in a domain, by content."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import Row, Select, bindparam, delete, insert, select, update
+from sqlalchemy import Row, Select, delete, func, insert, select, update
 
 from adaptd.records import Image, ImageState, NewImage, Split
 from adaptd.store.repository import Repository
@@ -21,6 +21,15 @@ class Images(Repository):
     An image is its content: (domain, sha256) is unique, and adding it again changes nothing. Rows are added only after the
     bytes are safe on disk; a row that is there means the image is kept.
     """
+
+    def reserve(self, count: int) -> list[int]:
+        """Ids for images that are about to be added by the only one who adds any."""
+        if self._connection.dialect.name == "postgresql":
+            numbers = func.nextval(func.pg_get_serial_sequence(images.name, "id"))
+            statement = select(numbers).select_from(func.generate_series(1, count))
+            return list(self._connection.execute(statement).scalars())
+        last: int | None = self._connection.execute(select(func.max(images.c.id))).scalar()
+        return list(range((last or 0) + 1, (last or 0) + 1 + count))
 
     def add_many(self, domain_id: int, new: Sequence[NewImage]) -> dict[str, int]:
         """Accept images and return every sha256's id, of those that were there before too."""
@@ -76,12 +85,6 @@ class Images(Repository):
             (delivery, Split(split)) for delivery, split in self._connection.execute(statement.order_by("delivery", "split"))
         )
 
-    def set_labels(self, labels: Mapping[int, str]) -> None:
-        """Record labels that came later, by image id."""
-        statement = update(images).where(images.c.id == bindparam("image_id")).values(label=bindparam("new_label"))
-        for chunk in _chunks([{"image_id": key, "new_label": label} for key, label in labels.items()]):
-            self._connection.execute(statement, chunk)
-
     def _ids(self, domain_id: int, hashes: Sequence[str]) -> dict[str, int]:
         found: dict[str, int] = {}
         for chunk in _chunks(hashes):
@@ -96,7 +99,7 @@ def _of(domain_id: int, split: Split | None) -> Select[tuple[object, ...]]:
 
 
 def _values(image: NewImage) -> dict[str, object]:
-    return {name: getattr(image, name) for name in NewImage.__slots__}
+    return {name: getattr(image, name) for name in NewImage.__slots__ if name != "id" or image.id is not None}
 
 
 def _record(row: Row[Any]) -> Image:

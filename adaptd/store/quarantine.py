@@ -1,4 +1,4 @@
-"""Quarantine: files set aside, with their reasons."""
+"""Quarantine: files that cannot be used, with their reasons."""
 
 from sqlalchemy import delete, func, insert, select, update
 
@@ -8,12 +8,12 @@ from adaptd.store.tables import domains, quarantine
 
 
 class Quarantine(Repository):
-    """Files set aside: each has a reason, and none is ever deleted by adding another."""
+    """Files that cannot be used: each has a reason, and none is ever deleted by adding another."""
 
     def add(
         self, domain_id: int, name: str, reason: str, detail: str, path: str | None = None, drop_id: int | None = None
     ) -> int:
-        """Set a file aside and return the row's id."""
+        """Put a file into quarantine and return the row's id."""
         row = {"domain_id": domain_id, "drop_id": drop_id, "name": name, "reason": reason, "detail": detail, "path": path}
         key = self._add(insert(quarantine).values(row | {"created_at": self._clock()}))
         count = domains.c.quarantined + 1
@@ -21,19 +21,19 @@ class Quarantine(Repository):
         return key
 
     def list_all(self, domain_id: int | None = None) -> tuple[Quarantined, ...]:
-        """All files set aside, or those of one domain."""
+        """All quarantined files, or those of one domain."""
         statement = select(quarantine).order_by(quarantine.c.id)
         if domain_id is not None:
             statement = statement.where(quarantine.c.domain_id == domain_id)
         return tuple(Quarantined(**fields(row)) for row in self._connection.execute(statement))
 
     def list_latest(self, domain_id: int, count: int) -> tuple[Quarantined, ...]:
-        """A domain's files set aside last, newest first."""
+        """A domain's files that were quarantined last, newest first."""
         statement = select(quarantine).where(quarantine.c.domain_id == domain_id).order_by(quarantine.c.id.desc()).limit(count)
         return tuple(Quarantined(**fields(row)) for row in self._connection.execute(statement))
 
     def counts(self, domain_id: int | None = None) -> dict[str, int]:
-        """How many files are set aside, by reason, in all or of one domain."""
+        """How many files are quarantined, by reason, in all or of one domain."""
         statement = select(quarantine.c.reason, func.count()).group_by(quarantine.c.reason)
         if domain_id is not None:
             statement = statement.where(quarantine.c.domain_id == domain_id)
@@ -49,7 +49,7 @@ class Quarantine(Repository):
         self._connection.execute(update(quarantine).where(quarantine.c.id == key).values(path=path))
 
     def remove(self, key: int) -> None:
-        """The file is set aside no more: it was given back, or deleted."""
+        """The file is in quarantine no more: it was given back, or deleted."""
         domain_id = self._connection.execute(select(quarantine.c.domain_id).where(quarantine.c.id == key)).scalar()
         self._connection.execute(delete(quarantine).where(quarantine.c.id == key))
         count = domains.c.quarantined - 1

@@ -45,7 +45,7 @@ class Kept:
         return self.state / "domains" / "2" / "1"
 
     @property
-    def set_aside(self) -> Path:
+    def quarantined(self) -> Path:
         """The file of that drop that is no image."""
         return self.state / "quarantine" / "night" / "1" / "notes.txt"
 

@@ -1,4 +1,4 @@
-"""What the real daemon leaves is clean, and what it set aside can be given back to it, deleted and explained."""
+"""What the real daemon leaves is clean, and what it quarantined can be given back to it, deleted and explained."""
 
 import json
 import shutil

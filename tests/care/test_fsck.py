@@ -65,7 +65,7 @@ BREAKS = {
     "a waiting drop is lost": ("I1", "drop 2 of night", lambda k: remove(k.drop.parent / "2")),
     "a stray in a drop": ("I1", "holds 4 files, not 3", lambda k: touch(k.drop / "x.png")),
     "a folder among the drops": ("I1", "domains/2/7: the store does not know it", lambda k: touch(k.drop.parent / "7" / "x")),
-    "a file set aside is lost": ("I1", "notes.txt of night is gone", lambda k: remove(k.set_aside)),
+    "a quarantined file is lost": ("I1", "notes.txt of night is gone", lambda k: remove(k.quarantined)),
     "a stray in quarantine": ("I1", "quarantine/x.png: the store does not", lambda k: touch(k.state / "quarantine" / "x.png")),
     "a cache is lost": ("I1", "there is no cache", lambda k: remove(k.state / "cache" / "2-1-train")),
     "a cache is cut": ("I1", "pixels.u8 has", lambda k: (k.state / "cache" / "1-1-test" / "pixels.u8").write_bytes(b"")),
@@ -187,7 +187,7 @@ class TestInMotion:
         """Its row has no path yet: it may be in the drop or already moved."""
         alter(kept, "UPDATE quarantine SET path = NULL WHERE drop_id = 1")
         assert check_project(kept.project) == ()
-        kept.set_aside.rename(kept.drop / "notes.txt")
+        kept.quarantined.rename(kept.drop / "notes.txt")
         assert check_project(kept.project) == ()
         remove(kept.drop / "notes.txt")
         assert [finding.invariant for finding in check_project(kept.project)] == ["I1"]
@@ -211,7 +211,7 @@ class TestInMotion:
         home = kept.drop / "b.png"
         content = home.read_bytes()
         remove(home)
-        remove(kept.set_aside)
+        remove(kept.quarantined)
         with hold_project(kept.state, "run"):
             facts = check_project(kept.project, pause=lambda _: home.write_bytes(content))
         assert ["notes.txt of night is gone" in finding.what for finding in facts] == [True]

@@ -1,4 +1,4 @@
-"""`adaptd quarantine`: what was set aside is listed, given back or deleted; killed anywhere, nothing is lost or in two places."""
+"""`adaptd quarantine`: quarantined files are listed, given back or deleted; killed anywhere, nothing is lost or in two places."""
 
 import errno
 import json
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from adaptd import files
 from adaptd.care import restore as restoring
 from adaptd.care.fsck import check_project
 from adaptd.care.images import check_drops, check_quarantine, check_twins
@@ -19,7 +20,7 @@ THEIRS, OURS = 1, 2
 """The rows: of a file in a user's folder, and of one that was moved into quarantine."""
 
 
-CHANGING = {"_send", "_move", "_delete", "_remove_empty"}
+CHANGING = {"_take_out", "_move", "_remove_empty", "move", "remove"}
 """The functions that change something: before and between them a kill is as good as never having begun."""
 
 
@@ -30,24 +31,24 @@ def items(kept) -> dict:
 
 
 def places(kept) -> list[Path]:
-    """Where the file that was set aside is, anywhere in the project."""
+    """Where the quarantined file is, anywhere in the project."""
     return sorted(path for path in kept.root.rglob("*") if path.is_file() and path.read_bytes() == b"notes")
 
 
 def give_back(kept) -> None:
     """Restore the file, after finishing what was begun."""
     with kept.store() as store:
-        restoring.finish(store, Layout(kept.state))
-        chosen = [item for item in items(kept).values() if restoring.why_not(item) is None]
-        restoring.restore(store, Layout(kept.state), kept.root / "inbox", chosen)
+        restoring.finish_interrupted(store, Layout(kept.state))
+        chosen = [item for item in items(kept).values() if restoring.find_obstacle(item) is None]
+        restoring.give_back(store, Layout(kept.state), kept.root / "inbox", chosen)
 
 
 def delete(kept) -> None:
     """Purge it, likewise."""
     with kept.store() as store:
-        restoring.finish(store, Layout(kept.state))
-        chosen = [item for item in items(kept).values() if restoring.why_not(item) is None]
-        restoring.purge(store, Layout(kept.state), chosen)
+        restoring.finish_interrupted(store, Layout(kept.state))
+        chosen = [item for item in items(kept).values() if restoring.find_obstacle(item) is None]
+        restoring.delete(store, Layout(kept.state), chosen)
 
 
 def killed_at(line: int, work, kept) -> bool:
@@ -59,7 +60,7 @@ def killed_at(line: int, work, kept) -> bool:
 
     def trace(frame, event, _):
         nonlocal left
-        if frame.f_code.co_filename != restoring.__file__ or frame.f_code.co_name not in CHANGING:
+        if frame.f_code.co_filename not in {restoring.__file__, files.__file__} or frame.f_code.co_name not in CHANGING:
             return None
         if event == "line":
             left -= 1
@@ -86,7 +87,7 @@ class TestKilled:
         """At every line: the file is in exactly one place, fsck is clean, and going on brings it into the inbox."""
         target, line = kept.root / "inbox" / "night" / "notes.txt", 1
         while killed_at(line, give_back, kept):
-            assert places(kept) in ([kept.set_aside], [target]), line
+            assert places(kept) in ([kept.quarantined], [target]), line
             assert findings(kept) == [], line
             line += 1
             give_back(kept)
@@ -98,7 +99,7 @@ class TestKilled:
         """At every line: the file is there or deleted, fsck is clean, and going on leaves nothing."""
         line = 1
         while killed_at(line, delete, kept):
-            assert places(kept) in ([kept.set_aside], []), line
+            assert places(kept) in ([kept.quarantined], []), line
             assert findings(kept) == [], line
             line += 1
             delete(kept)
@@ -109,12 +110,12 @@ class TestKilled:
 
 def put_back(kept, path: Path | None) -> None:
     """The file and its row as they were."""
-    kept.set_aside.parent.mkdir(parents=True, exist_ok=True)
+    kept.quarantined.parent.mkdir(parents=True, exist_ok=True)
     if path is not None:
         path.unlink()
-    kept.set_aside.write_bytes(b"notes")
+    kept.quarantined.write_bytes(b"notes")
     with kept.store() as store, store.writing() as tx:
-        tx.quarantine.add(2, "notes.txt", "not-an-image", "no picture", str(kept.set_aside.relative_to(kept.state)), 1)
+        tx.quarantine.add(2, "notes.txt", "not-an-image", "no picture", str(kept.quarantined.relative_to(kept.state)), 1)
 
 
 class TestRestore:
@@ -124,7 +125,7 @@ class TestRestore:
         target = kept.root / "inbox" / "night" / "notes.txt"
         assert (run.returncode, run.stdout) == (0, f"{OURS}: {target}\n")
         assert places(kept) == [target]
-        assert not kept.set_aside.parent.exists()
+        assert not kept.quarantined.parent.exists()
         with kept.store() as store, store.reading() as tx:
             assert tx.domains.find("night").quarantined == 0
         assert check_project(kept.project) == ()
@@ -153,7 +154,7 @@ class TestRestore:
 
     def test_a_file_that_is_gone_is_forgotten(self, kept, adaptd):
         """Its row was all that was left; fsck is clean again."""
-        kept.set_aside.unlink()
+        kept.quarantined.unlink()
         assert adaptd("--project", kept.root, "quarantine", "restore", OURS).stdout == f"{OURS}: was gone, forgotten\n"
         assert check_project(kept.project) == ()
 
@@ -162,7 +163,7 @@ class TestRestore:
         (kept.root / "inbox" / "night").write_text("in the way")
         with pytest.raises(OSError, match="night"):
             give_back(kept)
-        assert items(kept)[OURS].path == str(kept.set_aside.relative_to(kept.state))
+        assert items(kept)[OURS].path == str(kept.quarantined.relative_to(kept.state))
         assert check_project(kept.project) == ()
 
     def test_an_inbox_on_another_filesystem(self, kept):
@@ -173,14 +174,14 @@ class TestRestore:
         inbox = other / f"adaptd-test-{os.getpid()}"
         try:
             with kept.store() as store:
-                restoring.restore(store, Layout(kept.state), inbox, [items(kept)[OURS]])
+                restoring.give_back(store, Layout(kept.state), inbox, [items(kept)[OURS]])
             (target,) = [path for path in inbox.rglob("*") if path.is_file()]
             assert (target.name, target.read_bytes(), places(kept)) == ("notes.txt", b"notes", [])
             put_back(kept, None)
             with kept.store() as store:
                 with store.writing() as tx:
                     tx.quarantine.move(max(items(kept)), str(target))
-                restoring.finish(store, Layout(kept.state))
+                restoring.finish_interrupted(store, Layout(kept.state))
             assert ([path.name for path in target.parent.iterdir()], places(kept)) == (["notes.txt"], [])
         finally:
             import shutil
@@ -193,14 +194,14 @@ class TestRestore:
         run = adaptd("--project", kept.root, "quarantine", "restore", *words)
         assert run.returncode in {1, 2}
         assert "Traceback" not in run.stderr
-        assert places(kept) == [kept.set_aside]
+        assert places(kept) == [kept.quarantined]
 
 
 class TestPurge:
     def test_it_asks(self, kept, adaptd):
         """Without a terminal and without --yes nothing is deleted."""
         run = adaptd("--project", kept.root, "quarantine", "purge", OURS, stdin=-3)
-        assert (run.returncode, "--yes" in run.stderr, places(kept)) == (1, True, [kept.set_aside])
+        assert (run.returncode, "--yes" in run.stderr, places(kept)) == (1, True, [kept.quarantined])
 
     def test_it_deletes(self, kept, adaptd):
         """File and row are gone, and fsck is clean."""
@@ -208,9 +209,9 @@ class TestPurge:
         assert (run.returncode, run.stdout, places(kept)) == (0, "deleted 1 files\n", [])
         assert check_project(kept.project) == ()
 
-    def test_a_folder_that_was_set_aside(self, kept, adaptd):
+    def test_a_quarantined_folder(self, kept, adaptd):
         """What a temporary folder holds goes with it, and the drop's count is not changed by it."""
-        folder = kept.set_aside.with_name(".half")
+        folder = kept.quarantined.with_name(".half")
         (folder / "x").mkdir(parents=True)
         with kept.store() as store, store.writing() as tx:
             key = tx.quarantine.add(2, ".half", "temporary", "left", str(folder.relative_to(kept.state)), 1)
@@ -250,7 +251,7 @@ def test_a_target_taken_meanwhile(kept):
         with store.writing() as tx:
             tx.quarantine.move(OURS, str(target))
         with pytest.raises(FileExistsError) as problem:
-            restoring.finish(store, Layout(kept.state))
+            restoring.finish_interrupted(store, Layout(kept.state))
         assert problem.value.errno == errno.EEXIST
-        restoring.finish(store, Layout(kept.state))
-    assert (target.read_bytes(), places(kept)) == (b"other", [kept.set_aside])
+        restoring.finish_interrupted(store, Layout(kept.state))
+    assert (target.read_bytes(), places(kept)) == (b"other", [kept.quarantined])

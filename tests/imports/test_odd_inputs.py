@@ -208,7 +208,7 @@ class TestDomain:
         assert shop.status()["queue"][0]["quarantined"] == 4
 
     def test_files_outside_class_folders(self, empty_shop, source, paint, tmp_path):
-        """In a source and in a test set they have no class and are set aside, all else goes on."""
+        """In a source and in a test set they have no class and are quarantined, all else goes on."""
         photos = tmp_path / "photos"
         shutil.copytree(source, photos)
         paint(photos, 1, seed=20, flat=True)

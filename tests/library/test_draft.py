@@ -27,7 +27,7 @@ def number(images):
     return [(image, 100 + position) for position, image in enumerate(images)]
 
 
-def worker_pids():
+def decoder_pids():
     """Decoding processes that this process started."""
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
@@ -36,7 +36,7 @@ def worker_pids():
             command = (status.parent / "cmdline").read_bytes()
         except OSError:
             continue
-        if parent == os.getpid() and b"adaptd.library.worker" in command:
+        if parent == os.getpid() and b"adaptd.library.decoder" in command:
             found.append(int(status.parent.name))
     return found
 
@@ -126,7 +126,7 @@ def test_nothing_to_decode(tmp_path, preprocessing, limits):
         assert (draft.images, draft.rejected, draft.duplicates) == ((), (), ())
 
 
-def test_a_slow_file_ends_its_worker_only(photos, tmp_path, preprocessing):
+def test_a_slow_file_ends_its_decoder_only(photos, tmp_path, preprocessing):
     """A picture that takes too much processor time is refused for it; the others are decoded."""
     (photos / "slow.png").write_bytes(black_png(6000, 6000))
     tight = Limits(max_seconds=0.1)
@@ -135,12 +135,12 @@ def test_a_slow_file_ends_its_worker_only(photos, tmp_path, preprocessing):
         assert len(draft.images) == 40
 
 
-def test_killed_workers_lose_nothing(photos, tmp_path, preprocessing, limits):
-    """Whoever kills a worker mid-way, every file is decoded in the end."""
+def test_killed_decoders_lose_nothing(photos, tmp_path, preprocessing, limits):
+    """Whoever kills a decoder mid-way, every file is decoded in the end."""
     killed = []
 
     def kill_one(done, total):
-        if done in {3, 12, 20} and (pids := worker_pids()):
+        if done in {3, 12, 20} and (pids := decoder_pids()):
             os.kill(pids[0], signal.SIGKILL)
             killed.append(pids[0])
 
@@ -150,11 +150,11 @@ def test_killed_workers_lose_nothing(photos, tmp_path, preprocessing, limits):
         assert draft.rejected == ()
         draft.seal(tmp_path / "c" / "x", number(draft.images))
     assert damaged_rows(open_cache(tmp_path / "c" / "x")) == ()
-    assert worker_pids() == []
+    assert decoder_pids() == []
 
 
 def test_a_file_that_kills_twice_is_blamed(tmp_path, preprocessing):
-    """A file on which two workers died is refused as crashing, and the rest goes on."""
+    """A file on which two decoders died is refused as crashing, and the rest goes on."""
     (tmp_path / "drop").mkdir()
     (tmp_path / "drop/a.png").write_bytes(black_png(6900, 6900))
     (tmp_path / "drop/b.png").write_bytes(black_png(3, 3))
@@ -164,7 +164,7 @@ def test_a_file_that_kills_twice_is_blamed(tmp_path, preprocessing):
         # A large picture takes long enough to be met twice; the small one is done in no time.
         deadline = time.monotonic() + 20
         while len(deaths) < 2 and time.monotonic() < deadline:
-            for pid in set(worker_pids()) - set(deaths):
+            for pid in set(decoder_pids()) - set(deaths):
                 if resident_bytes(pid) > 120_000_000:
                     os.kill(pid, signal.SIGKILL)
                     deaths.append(pid)
@@ -192,7 +192,7 @@ def test_secrets_stay_with_the_parent(photos, tmp_path, preprocessing, limits, m
     seen = []
 
     def look(done, total):
-        seen.extend(Path(f"/proc/{pid}/environ").read_bytes() for pid in worker_pids() if done == 1)
+        seen.extend(Path(f"/proc/{pid}/environ").read_bytes() for pid in decoder_pids() if done == 1)
 
     with decode_files(list_source(photos).train, tmp_path / "c", preprocessing, limits, look):
         assert seen
@@ -219,4 +219,4 @@ def test_a_full_disk_is_not_the_files_fault(photos, tmp_path, preprocessing, lim
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert raised.value.errno == errno.EFBIG
     assert list((tmp_path / "c").glob(f"{UNFINISHED}*")) == []
-    assert worker_pids() == []
+    assert decoder_pids() == []

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from adaptd.project.settings import Settings
-from adaptd.records import DomainState, EventKind, NewImage, VersionState
+from adaptd.records import DomainState, EventKind, GateDecision, NewImage, VersionState
 from adaptd.store import NewEpisode, NewVersion, Store, Transaction
 from adaptd.store.migrate import upgrade
 
@@ -54,7 +54,8 @@ def _episode(tx: Transaction, number: int, domain_id: int) -> None:
     tx.domains.place(domain_id)
     tx.episodes.commit(episode.id, lease, {"constraint_active_ratio": {"source": 0.5, "memory": 0.25}})
     state = VersionState.PROMOTED if number % 7 else VersionState.REJECTED
-    tx.versions.set_state(version.version, state, {"passed": bool(number % 7), "reasons": ["As it is."], "figures": {}})
+    tx.versions.set_gate(version.version, GateDecision(bool(number % 7), ("As it is.",)))
+    tx.versions.set_state(version.version, state)
     tx.events.add(
         EventKind.EPISODE_DONE, f"episode {number}", domain_id=domain_id, episode_id=episode.id, version=version.version
     )

@@ -133,13 +133,24 @@ class TestImages:
             assert ids[0] != ids[1]
 
     def test_splits_and_labels(self, store):
-        """A split is listed alone; labels can come later."""
+        """A split is listed alone."""
         with store.writing() as tx:
             key = add_domain(tx)
-            ids = tx.images.add_many(key, [image("a"), image("b", split=Split.TEST, label="dog")])
-            tx.images.set_labels({ids["a" * 64]: "cat"})
-            assert [item.label for item in tx.images.list_for(key)] == ["cat", "dog"]
+            tx.images.add_many(key, [image("a"), image("b", split=Split.TEST, label="dog")])
+            assert [item.label for item in tx.images.list_for(key)] == [None, "dog"]
             assert [item.label for item in tx.images.list_for(key, Split.TEST)] == ["dog"]
+
+    def test_reserved_ids(self, store):
+        """Ids that were reserved are free, and those given afterwards are others."""
+        with store.writing() as tx:
+            key = add_domain(tx)
+            before = tx.images.add_many(key, [image("a")])["a" * 64]
+            first, second = tx.images.reserve(2)
+            assert tx.images.reserve(0) == []
+        with store.writing() as tx:
+            ids = tx.images.add_many(key, [image("b", id=second), image("c", id=first)])
+            assert (ids["b" * 64], ids["c" * 64]) == (second, first)
+            assert len({before, first, second, *tx.images.add_many(key, [image("d")]).values()}) == 4
 
     def test_many_rows(self, store):
         """More rows than one statement takes."""

@@ -14,7 +14,7 @@ from adaptd.errors import NotConfirmed
 from adaptd.text import escape_hidden, printable
 
 if TYPE_CHECKING:
-    from adaptd.care.collect import Candidate, Wish
+    from adaptd.care.gc import Deletable, Wish
     from adaptd.project.layers import Project
     from adaptd.store import Store
 
@@ -38,22 +38,22 @@ def gc(
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
 ) -> None:
     """Show what may be deleted in the state folder and why, ask, and delete it."""
-    from adaptd.care.collect import Wish
+    from adaptd.care.gc import Wish
     from adaptd.project.lock import hold_project
 
     project = open_project(context)
     wish = Wish(originals, rejected, failed, project.settings.retention.state_bytes if budget is None else budget)
     with open_store(project) as store:
         with nullcontext() if dry_run else hold_project(project.state, "gc"):
-            candidates = _plan(project, store, wish)
-        _show(project, candidates, as_json)
-        if dry_run or not candidates:
+            deletables = _plan(project, store, wish)
+        _show(project, deletables, as_json)
+        if dry_run or not deletables:
             return
         confirm("delete all of this", yes)
         # The lock is not held while a person thinks: what has changed since is looked at again.
         with hold_project(project.state, "gc"):
-            shown = {candidate.paths for candidate in candidates}
-            _delete(store, [candidate for candidate in _plan(project, store, wish) if candidate.paths in shown])
+            shown = {deletable.paths for deletable in deletables}
+            _delete(store, [deletable for deletable in _plan(project, store, wish) if deletable.paths in shown])
 
 
 def confirm(what: str, yes: bool) -> None:
@@ -66,8 +66,8 @@ def confirm(what: str, yes: bool) -> None:
         raise NotConfirmed("nothing was done")
 
 
-def _plan(project: "Project", store: "Store", wish: "Wish") -> "tuple[Candidate, ...]":
-    from adaptd.care.collect import plan
+def _plan(project: "Project", store: "Store", wish: "Wish") -> "tuple[Deletable, ...]":
+    from adaptd.care.gc import plan
     from adaptd.care.view import View
 
     with store.reading() as tx:
@@ -75,32 +75,32 @@ def _plan(project: "Project", store: "Store", wish: "Wish") -> "tuple[Candidate,
     return plan(view, project, wish)
 
 
-def _delete(store: "Store", candidates: "list[Candidate]") -> None:
-    from adaptd.care.collect import delete
+def _delete(store: "Store", deletables: "list[Deletable]") -> None:
+    from adaptd.care.gc import delete
 
-    delete(store, candidates)
-    typer.echo(f"deleted, {decimal(sum(candidate.size_bytes for candidate in candidates))} freed", err=True)
+    delete(store, deletables)
+    typer.echo(f"deleted, {decimal(sum(deletable.size_bytes for deletable in deletables))} freed", err=True)
 
 
-def _show(project: "Project", candidates: "tuple[Candidate, ...]", as_json: bool) -> None:
-    total = sum(candidate.size_bytes for candidate in candidates)
+def _show(project: "Project", deletables: "tuple[Deletable, ...]", as_json: bool) -> None:
+    total = sum(deletable.size_bytes for deletable in deletables)
     if as_json:
         items = [
             {
-                "kind": candidate.kind,
-                "paths": [_inside(project.state, path) for path in candidate.paths],
-                "size_bytes": candidate.size_bytes,
-                "reason": candidate.reason,
+                "kind": deletable.kind,
+                "paths": [_inside(project.state, path) for path in deletable.paths],
+                "size_bytes": deletable.size_bytes,
+                "reason": deletable.reason,
             }
-            for candidate in candidates
+            for deletable in deletables
         ]
         print_json("adaptd.gc/1", {"size_bytes": total, "candidates": items})
         return
-    for candidate in candidates:
-        where = escape_hidden(", ".join(_inside(project.state, path) for path in candidate.paths))
-        typer.echo(f"{decimal(candidate.size_bytes):>9}  {candidate.kind:10} {where}")
-        typer.echo(f"{'':23}{escape_hidden(candidate.reason)}")
-    typer.echo(f"{decimal(total)} can be freed" if candidates else "nothing to delete")
+    for deletable in deletables:
+        where = escape_hidden(", ".join(_inside(project.state, path) for path in deletable.paths))
+        typer.echo(f"{decimal(deletable.size_bytes):>9}  {deletable.kind:10} {where}")
+        typer.echo(f"{'':23}{escape_hidden(deletable.reason)}")
+    typer.echo(f"{decimal(total)} can be freed" if deletables else "nothing to delete")
 
 
 def _inside(state: Path, path: Path) -> str:

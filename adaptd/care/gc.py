@@ -31,7 +31,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Deletable:
     """Something that may be deleted: what it is, where, how large, why; and the drops that lose their files with it."""
 
     kind: Kind
@@ -51,7 +51,7 @@ class Wish:
     budget_bytes: int = 0
 
 
-def plan(view: View, project: Project, wish: Wish) -> tuple[Candidate, ...]:
+def plan(view: View, project: Project, wish: Wish) -> tuple[Deletable, ...]:
     """What may be deleted, and why."""
     layout = Layout(project.state)
     found = [*_leftovers(view, layout), *_backups(layout)]
@@ -63,35 +63,35 @@ def plan(view: View, project: Project, wish: Wish) -> tuple[Candidate, ...]:
     if wish.originals:
         return (*found, *originals)
     if wish.budget_bytes:
-        over = size(layout.state) - sum(candidate.size_bytes for candidate in found) - wish.budget_bytes
-        for candidate in originals:
+        over = size(layout.state) - sum(deletable.size_bytes for deletable in found) - wish.budget_bytes
+        for deletable in originals:
             if over <= 0:
                 break
-            found.append(candidate)
-            over -= candidate.size_bytes
+            found.append(deletable)
+            over -= deletable.size_bytes
     return tuple(found)
 
 
-def delete(store: Store, candidates: Iterable[Candidate]) -> None:
+def delete(store: Store, deletables: Iterable[Deletable]) -> None:
     """Delete; only while the project is ours alone. The rows go first: killed in between, the next run goes on."""
-    for candidate in candidates:
+    for deletable in deletables:
         with store.writing() as tx:
-            for drop in candidate.drops:
-                if candidate.kind is Kind.ORIGINALS:
+            for drop in deletable.drops:
+                if deletable.kind is Kind.ORIGINALS:
                     assert drop.delivery is not None
                     tx.drops.forget_originals(drop.id, drop.delivery)
                     tx.images.forget_originals(drop.domain_id, drop.delivery)
                 else:
                     tx.drops.forget_originals(drop.id, NOTHING)
-            if candidate.kind is Kind.FAILED:
-                domain = tx.domains.get(candidate.drops[0].domain_id)
-                for delivery in {drop.delivery for drop in candidate.drops if drop.delivery}:
+            if deletable.kind is Kind.FAILED:
+                domain = tx.domains.get(deletable.drops[0].domain_id)
+                for delivery in {drop.delivery for drop in deletable.drops if drop.delivery}:
                     tx.images.remove_delivery(domain.id, delivery)
                 state = DomainState.SKIPPED if domain.position is None else DomainState.DONE
                 tx.domains.set_state(domain.id, state, "its images were deleted by `adaptd gc --failed`")
-            for domain_id in {drop.domain_id for drop in candidate.drops}:
-                tx.events.add(EventKind.FILES_DELETED, f"{candidate.kind}: {candidate.reason}", domain_id=domain_id)
-        for path in candidate.paths:
+            for domain_id in {drop.domain_id for drop in deletable.drops}:
+                tx.events.add(EventKind.FILES_DELETED, f"{deletable.kind}: {deletable.reason}", domain_id=domain_id)
+        for path in deletable.paths:
             remove(path)
 
 
@@ -108,22 +108,22 @@ def size(path: Path) -> int:
     return total
 
 
-def _candidate(kind: Kind, paths: Sequence[Path], reason: str, drops: Sequence[DropRecord] = ()) -> Candidate:
-    return Candidate(kind, tuple(paths), sum(map(size, paths)), reason, tuple(drops))
+def _deletable(kind: Kind, paths: Sequence[Path], reason: str, drops: Sequence[DropRecord] = ()) -> Deletable:
+    return Deletable(kind, tuple(paths), sum(map(size, paths)), reason, tuple(drops))
 
 
-def _leftovers(view: View, layout: Layout) -> Iterator[Candidate]:
+def _leftovers(view: View, layout: Layout) -> Iterator[Deletable]:
     for path in find_leftovers(view, layout):
-        yield _candidate(Kind.LEFTOVER, [path], "left by a process that was killed")
+        yield _deletable(Kind.LEFTOVER, [path], "left by a process that was killed")
 
 
-def _backups(layout: Layout) -> Iterator[Candidate]:
+def _backups(layout: Layout) -> Iterator[Deletable]:
     copies = sorted((layout.state / "backups").glob("adaptd-*.db"), key=lambda path: path.name.rpartition("-")[2])
     for path in copies[:-BACKUPS_KEPT]:
-        yield _candidate(Kind.BACKUP, [path], f"{BACKUPS_KEPT} newer copies of the database are kept")
+        yield _deletable(Kind.BACKUP, [path], f"{BACKUPS_KEPT} newer copies of the database are kept")
 
 
-def _originals(view: View, layout: Layout) -> Iterator[Candidate]:
+def _originals(view: View, layout: Layout) -> Iterator[Deletable]:
     """By delivery, oldest first: of episodes that are done, and drops that brought nothing new."""
     done = {(episode.domain_id, episode.delivery) for episode in view.done}
     deliveries: dict[tuple[int, int], list[DropRecord]] = defaultdict(list)
@@ -141,10 +141,10 @@ def _originals(view: View, layout: Layout) -> Iterator[Candidate]:
             if delivery
             else f"{name}: brought nothing new"
         )
-        yield _candidate(Kind.ORIGINALS, [layout.state / drop.path for drop in drops], why, drops)
+        yield _deletable(Kind.ORIGINALS, [layout.state / drop.path for drop in drops], why, drops)
 
 
-def _failed(view: View, layout: Layout) -> Iterator[Candidate]:
+def _failed(view: View, layout: Layout) -> Iterator[Deletable]:
     """By domain: waiting drops, and deliveries whose every episode failed or was cancelled."""
     by_delivery: dict[tuple[int, int], list[Episode]] = defaultdict(list)
     for episode in view.episodes:
@@ -163,10 +163,10 @@ def _failed(view: View, layout: Layout) -> Iterator[Candidate]:
             deliveries = {drop.delivery for drop in drops if drop.delivery}
             caches = [layout.cache(domain.id, delivery, split) for delivery in sorted(deliveries) for split in Split]
             paths = [*(layout.state / drop.path for drop in drops), *(path for path in caches if path.is_dir())]
-            yield _candidate(Kind.FAILED, paths, f"{domain.name} is {domain.state}: nothing was learned from it", drops)
+            yield _deletable(Kind.FAILED, paths, f"{domain.name} is {domain.state}: nothing was learned from it", drops)
 
 
-def _rejected(view: View, layout: Layout) -> Iterator[Candidate]:
+def _rejected(view: View, layout: Layout) -> Iterator[Deletable]:
     """Weights of rejected versions before the newest promoted one that nothing else is made of."""
     promoted = max((v.version for v in view.versions if v.state is VersionState.PROMOTED), default=0)
     gone = [v for v in view.versions if v.state is VersionState.REJECTED and v.version < promoted]
@@ -176,7 +176,7 @@ def _rejected(view: View, layout: Layout) -> Iterator[Candidate]:
         path = layout.state / version.weights_path
         if version.weights_path not in needed and version.version not in parents and path.exists():
             why = f"version {version.version} was rejected; it can then neither be promoted nor measured with labels to come"
-            yield _candidate(Kind.REJECTED, [path], why)
+            yield _deletable(Kind.REJECTED, [path], why)
 
 
 def _is_ours(layout: Layout, drop: DropRecord) -> bool:

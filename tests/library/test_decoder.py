@@ -1,4 +1,4 @@
-"""The decoding process confines itself."""
+"""The decoder confines itself."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ def test_memory_is_limited():
     program = """
 import os
 from adaptd.library.preprocessing import Limits
-from adaptd.library.worker import _confine
+from adaptd.library.decoder import _confine
 limits = Limits(max_file_bytes=1, max_pixels=1)
 answers = _confine(limits)
 bytearray(limits.memory_bytes // 2)
@@ -31,7 +31,7 @@ def test_torch_is_not_needed():
     """Neither decoding nor listing loads torch or the store's library."""
     program = """
 import sys
-import adaptd.library.worker, adaptd.library.draft, adaptd.library.cache, adaptd.library.folders
+import adaptd.library.decoder, adaptd.library.draft, adaptd.library.cache, adaptd.library.folders
 print([name for name in ("torch", "sqlalchemy", "matplotlib") if name in sys.modules])
 """
     assert run(program).stdout.strip() == "[]"
@@ -41,7 +41,7 @@ def test_it_ends_with_its_parent(tmp_path):
     """When standard input ends, so does the process, in order."""
     order = '{"preprocessing": {"image_size": 8}, "limits": {}, "pixels": "/dev/null"}\n'
     done = subprocess.run(
-        [sys.executable, "-m", "adaptd.library.worker"],
+        [sys.executable, "-m", "adaptd.library.decoder"],
         input=order.encode(),
         capture_output=True,
         check=False,

@@ -1,4 +1,4 @@
-"""The process that decodes: limited in memory and time, so that a hostile file costs one file. Started by `pool`.
+"""The decoder: a process limited in memory and time, so that a hostile file costs one file. Started by `pool`.
 
 It reads jobs as JSON lines on standard input, writes each picture into its row of the pixels file, and answers with a
 JSON line. JSON, not pickle: whoever takes over a decoder must not get the parent through what it sends.
@@ -43,7 +43,7 @@ def _confine(limits: Limits) -> int:
     allowed = own_bytes + limits.memory_bytes
     resource.setrlimit(resource.RLIMIT_AS, (allowed, allowed))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # A signal to the whole group is for the parent to act on; a worker ends when its input does.
+    # A signal to the whole group is for the parent to act on; a decoder ends when its input does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     answers = os.dup(1)

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from adaptd.care.collect import Kind, Wish, delete, plan, size
 from adaptd.care.fsck import check_project
+from adaptd.care.gc import Kind, Wish, delete, plan, size
 from adaptd.care.view import View
 from adaptd.project.lock import hold_project
 from adaptd.records import DomainState, EpisodeState, ImageState, NewImage, VersionState
@@ -21,10 +21,10 @@ def planned(kept, **wishes) -> tuple:
 
 def collect(kept, **wishes) -> tuple:
     """Delete it."""
-    candidates = planned(kept, **wishes)
+    deletables = planned(kept, **wishes)
     with kept.store() as store:
-        delete(store, candidates)
-    return candidates
+        delete(store, deletables)
+    return deletables
 
 
 def tree(folder) -> set[str]:
@@ -81,9 +81,9 @@ class TestOriginals:
     def test_only_when_asked_for(self, kept):
         """Those of finished deliveries go, waiting ones stay; images say so, and caches and quarantine stay."""
         assert planned(kept) == ()
-        (candidate,) = collect(kept, originals=True)
-        assert (candidate.kind, candidate.paths) == (Kind.ORIGINALS, (kept.drop,))
-        assert (kept.drop.exists(), (kept.drop.parent / "2").exists(), kept.set_aside.exists()) == (False, True, True)
+        (deletable,) = collect(kept, originals=True)
+        assert (deletable.kind, deletable.paths) == (Kind.ORIGINALS, (kept.drop,))
+        assert (kept.drop.exists(), (kept.drop.parent / "2").exists(), kept.quarantined.exists()) == (False, True, True)
         with kept.store() as store, store.reading() as tx:
             assert {image.state for image in tx.images.list_for(2)} == {ImageState.REMOVED}
             assert tx.drops.get(1).accepted == 2
@@ -153,8 +153,8 @@ def test_what_failed_goes_only_when_asked_for(kept):
         tx.episodes.give_up(episode.id, "killed three times")
         assert tx.episodes.get(episode.id).state is EpisodeState.FAILED
     assert planned(kept, originals=True)[0].paths == (kept.drop,)
-    (candidate,) = collect(kept, failed=True)
-    assert (candidate.kind, folder.exists(), cache.exists()) == (Kind.FAILED, False, False)
+    (deletable,) = collect(kept, failed=True)
+    assert (deletable.kind, folder.exists(), cache.exists()) == (Kind.FAILED, False, False)
     with kept.store() as store, store.reading() as tx:
         fog = tx.domains.find("fog")
         assert (fog.state, fog.images, tx.drops.list_waiting(fog.id)) == (DomainState.SKIPPED, 0, ())
@@ -172,6 +172,6 @@ def test_weights_of_rejected_versions(kept):
             tx.versions.add(NewVersion(2, 2, ("a", "b"), f"weights/{weights.name}", digest, restores))
             tx.versions.set_state(number, state)
     assert planned(kept) == ()
-    (candidate,) = collect(kept, rejected=True)
-    assert (candidate.kind, [path.name for path in candidate.paths]) == (Kind.REJECTED, ["episode-3.safetensors"])
+    (deletable,) = collect(kept, rejected=True)
+    assert (deletable.kind, [path.name for path in deletable.paths]) == (Kind.REJECTED, ["episode-3.safetensors"])
     assert [finding for finding in check_project(kept.project) if "weights" in finding.what] == []

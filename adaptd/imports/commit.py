@@ -1,0 +1,97 @@
+"""A delivery in the store: ids are reserved, then images are accepted and their episode is queued at once. Touches no file."""
+
+import json
+from dataclasses import dataclass
+
+from adaptd.errors import StoreConflict
+from adaptd.imports.delivery import Delivery
+from adaptd.project.settings import Settings
+from adaptd.records import SOURCE, SUPERVISED, Domain, DomainState, Episode, EventKind
+from adaptd.store import NewEpisode, Store, Transaction
+from adaptd.text import printable
+
+NOTHING_NEW = 0
+"""The delivery of drops that brought none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What came of a folder, or of a domain's drops."""
+
+    episode: Episode
+    train: int
+    test: int
+    quarantined: int
+    duplicates: int
+
+
+def reserve(store: Store, delivery: Delivery) -> tuple[Domain, dict[str, int]]:
+    """The domain, which may be new, and an id for each image by its hash. Accepts nothing."""
+    with store.writing() as tx:
+        name = delivery.incoming.name
+        domain = tx.domains.find(name) or tx.domains.add(name, DomainState.ARRIVING)
+        ids = tx.images.reserve(len(delivery.images))
+    return domain, dict(zip((image.sha256 for image in delivery.images), ids, strict=True))
+
+
+def commit(store: Store, delivery: Delivery, domain: Domain, ids: dict[str, int], settings: Settings) -> Imported:
+    """Accept the images, whose caches are on disk, and queue their episode."""
+    with store.writing() as tx:
+        _require_wanted(tx, delivery)
+        # What is there of this delivery no model has learned from: its episode failed.
+        tx.images.remove_delivery(domain.id, delivery.number)
+        tx.images.add_many(domain.id, delivery.to_store(ids))
+        _quarantine(tx, domain, delivery)
+        _take_in_drops(tx, delivery, delivery.number)
+        if delivery.incoming.drops and settings.intake.trigger == "manual":
+            tx.pauses.add(domain.name, f"intake.trigger is manual: `adaptd resume {domain.name}` starts it")
+        tx.domains.set_state(domain.id, DomainState.QUEUED)
+        episode = tx.episodes.add(_new_episode(delivery, domain, settings))
+        message = f"{domain.name}: {len(delivery.images)} images accepted, {delivery.unusable} files quarantined"
+        duplicates = delivery.duplicates
+        tx.events.add(EventKind.DOMAIN_QUEUED, message, domain_id=domain.id, episode_id=episode.id, duplicates=duplicates)
+    return Imported(episode, len(delivery.train), len(delivery.test), delivery.unusable, delivery.duplicates)
+
+
+def wait_for_more(store: Store, delivery: Delivery, shortage: str) -> None:
+    """Its drops are too little: they wait for more, or are over if all of it was known."""
+    with store.writing() as tx:
+        _require_wanted(tx, delivery)
+        domain = tx.domains.get_named(delivery.incoming.name)
+        tx.images.remove_delivery(domain.id, delivery.number)
+        _quarantine(tx, domain, delivery)
+        over = delivery.is_known
+        if over:
+            _take_in_drops(tx, delivery, NOTHING_NEW)
+        state = DomainState.DONE if over and domain.position is not None else DomainState.SETTLED
+        # What came meanwhile may be enough.
+        more = {drop.id for drop in tx.drops.list_waiting(domain.id)} - set(delivery.incoming.drop_ids)
+        tx.domains.set_state(domain.id, state, None if more else shortage)
+        tx.events.add(EventKind.DROP_NOTHING_NEW if over else EventKind.DROP_WAITS, shortage, domain_id=domain.id)
+
+
+def _new_episode(delivery: Delivery, domain: Domain, settings: Settings) -> NewEpisode:
+    config = settings.model_dump(mode="json")
+    config["model"]["classes"] = list(delivery.classes)
+    settings = Settings.model_validate_json(json.dumps(config))
+    method = SUPERVISED if domain.name == SOURCE else settings.method.name
+    return NewEpisode(domain.id, method, settings.training.seed, config, settings.hash, delivery.number)
+
+
+def _require_wanted(tx: Transaction, delivery: Delivery) -> None:
+    """A person may have cancelled a domain while its drops were decoded."""
+    name = delivery.incoming.name
+    if delivery.incoming.drops and tx.domains.get_named(name).state is DomainState.SKIPPED:
+        raise StoreConflict(f"{name} was cancelled")
+
+
+def _quarantine(tx: Transaction, domain: Domain, delivery: Delivery) -> None:
+    for reason, detail, file in delivery.quarantined:
+        drop_id = delivery.incoming.find_drop_to_leave(file)
+        tx.quarantine.add(domain.id, file.name, reason, detail, None if drop_id else printable(file.path), drop_id)
+
+
+def _take_in_drops(tx: Transaction, delivery: Delivery, number: int) -> None:
+    tx.drops.take_in(delivery.incoming.drop_ids, number)
+    for drop_id, (accepted, duplicates) in delivery.counts.items():
+        tx.drops.count(drop_id, accepted, duplicates)

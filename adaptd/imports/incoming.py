@@ -1,0 +1,105 @@
+"""What is about to be imported: the files of a folder, or of a domain's waiting drops. Looks at names and places only."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from adaptd.errors import FolderUnusable
+from adaptd.library.folders import Found, Listing, list_domain, list_drop, list_source, list_test_set
+from adaptd.records import SOURCE, Domain, DropRecord, Quarantined, Reason
+from adaptd.text import printable
+
+Refused = tuple[Reason, str, Found]
+"""Why a file cannot be used, the fact for a person, and the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """The files of one import.
+
+    Args:
+        name: the domain's.
+        where: where they come from, for people.
+        listing: what is to be decoded.
+        refused: what cannot be used because of where it stands.
+        drops: the drops they came with; None for a folder of the user's.
+        origins: which of the drops a file came with, by path.
+    """
+
+    name: str
+    where: str
+    listing: Listing
+    refused: tuple[Refused, ...]
+    drops: tuple[DropRecord, ...] | None = None
+    origins: Mapping[Path, DropRecord] = field(default_factory=dict)
+
+    @property
+    def drop_ids(self) -> list[int]:
+        """Of the drops."""
+        return [drop.id for drop in self.drops or ()]
+
+    def find_drop_to_leave(self, file: Found) -> int | None:
+        """The drop that a file is to be moved out of if it cannot be used; None where it stays where it is.
+
+        A drop with an absolute path is read in place.
+        """
+        drop = self.origins.get(file.path)
+        return None if drop is None or Path(drop.path).is_absolute() else drop.id
+
+    def without_known(self, refused: Sequence[Refused], known: Sequence[Quarantined]) -> tuple[Refused, ...]:
+        """Of files that cannot be used, those that no earlier import put into quarantine."""
+        told = {(item.drop_id, item.name if item.drop_id else item.path) for item in known}
+        return tuple(entry for entry in refused if self._identity(entry[2]) not in told)
+
+    def _identity(self, file: Found) -> tuple[int | None, str]:
+        drop_id = self.find_drop_to_leave(file)
+        return (drop_id, file.name) if drop_id else (None, printable(file.path))
+
+
+def list_source_folder(folder: Path) -> Incoming:
+    """A labelled folder, one sub-folder a class, perhaps with `_test/`."""
+    listing = list_source(folder)
+    return Incoming(SOURCE, str(folder), listing, _outside_of_classes(listing.strays))
+
+
+def list_domain_folder(folder: Path, name: str, test_folder: Path | None, classes: tuple[str, ...]) -> Incoming:
+    """An unlabelled folder, with a labelled test set in `_test/` or beside it; FolderUnusable where that has another class."""
+    listing = list_domain(folder)
+    if test_folder is not None:
+        extra = list_test_set(test_folder)
+        listing = Listing(listing.train, listing.test + extra.test, listing.strays + extra.strays)
+    unknown = sorted({file.label for file in listing.test if file.label is not None} - set(classes))
+    if unknown:
+        raise FolderUnusable(
+            f"the test images of {folder} have a class {unknown[0]!r} that the source does not know: "
+            f"rename or remove its folder; known: {', '.join(classes)}"
+        )
+    return Incoming(name, str(folder), listing, _outside_of_classes(listing.strays))
+
+
+def list_drops(domain: Domain, drops: tuple[DropRecord, ...], state: Path, classes: tuple[str, ...]) -> Incoming:
+    """Several drops as one. Test images of a class that the model does not have cannot be used, nor can temporary files."""
+    train: list[Found] = []
+    test: list[Found] = []
+    refused: list[Refused] = []
+    origins: dict[Path, DropRecord] = {}
+    for drop in drops:
+        found = list_drop(state / drop.path)
+        train += found.train
+        test += [file for file in found.test if file.label in classes]
+        refused += _outside_of_classes(found.strays)
+        refused += [_of_unknown_class(file, classes) for file in found.test if file.label not in classes]
+        refused += [(Reason.TEMPORARY, "a temporary name, and nobody wrote to it any more", file) for file in found.left_behind]
+        every = (*found.train, *found.test, *found.strays, *found.left_behind)
+        origins |= {file.path: drop for file in every}
+    listing = Listing(tuple(dict.fromkeys(train)), tuple(dict.fromkeys(test)))
+    return Incoming(domain.name, f"the inbox's {domain.name}", listing, tuple(dict.fromkeys(refused)), drops, origins)
+
+
+def _of_unknown_class(file: Found, classes: tuple[str, ...]) -> Refused:
+    return Reason.UNKNOWN_CLASS, f"the model has no class {file.label!r}; known: {', '.join(classes)}", file
+
+
+def _outside_of_classes(strays: Sequence[Found]) -> tuple[Refused, ...]:
+    """Files that stand where a class is needed."""
+    return tuple((Reason.NO_CLASS, "stands outside of any class folder", file) for file in strays)
