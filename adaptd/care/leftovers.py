@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from adaptd.care.view import Finding, View
-from adaptd.library.memories import find_keepers
+from adaptd.library.memories import find_memory_episodes
 from adaptd.project.layout import Layout
 from adaptd.records import EpisodeState
 from adaptd.releases.repositories import find_promises
@@ -52,12 +52,12 @@ def _checkpoints(view: View, layout: Layout) -> Iterator[Path]:
 
 
 def _of_episodes(view: View, layout: Layout) -> Iterator[Path]:
-    keepers = find_keepers(view.episodes)
+    remembered = find_memory_episodes(view.episodes)
     for episode in view.episodes:
         if episode.state in OPEN:
             continue
         memory, weights = layout.memory(episode.domain_id, episode.id), layout.weights(episode.id)
-        if keepers.get(episode.domain_id) != episode.id and memory.is_dir():
+        if remembered.get(episode.domain_id) != episode.id and memory.is_dir():
             yield memory
         if episode.state is not EpisodeState.DONE and weights.exists():
             yield weights

@@ -114,7 +114,7 @@ def _importing(project: "Project", store: "Store", stop: "Stop") -> Iterator["Im
 def _tell_imported(imported: "Imported") -> Episode:
     parts = [f"{imported.train:,} training and {imported.test:,} test images"]
     if imported.rejected:
-        parts.append(f"{imported.rejected:,} files set aside")
+        parts.append(f"{imported.rejected:,} files quarantined")
     if imported.duplicates:
         parts.append(f"{imported.duplicates:,} duplicates left out")
     typer.echo(", ".join(parts), err=True)
@@ -123,10 +123,16 @@ def _tell_imported(imported: "Imported") -> Episode:
 
 def _run(project: "Project", store: "Store", episode: Episode, stop: "Stop", as_json: bool) -> None:
     from adaptd.episodes.running import EpisodeRunner
+    from adaptd.project.lock import publishing_alone
+    from adaptd.releases.promotion import finish_publishing
 
+    with publishing_alone(project.state):
+        finish_publishing(project, store)
+    with store.reading() as tx:
+        number = tx.episodes.next_number()
     if episode.attempts:
-        typer.echo(f"episode {episode.id} goes on where it was interrupted, with the images and settings it began with", err=True)
-    with progress_bar(f"episode {episode.id}") as show:
+        typer.echo(f"episode {number} goes on where it was interrupted, with the images and settings it began with", err=True)
+    with progress_bar(f"episode {number}") as show:
 
         def show_step(report: "StepReport", accuracy: float | None) -> None:
             live = "" if accuracy is None else f" · source {accuracy:.1%} measured"
@@ -172,6 +178,7 @@ def _domain_name(folder: Path) -> str:
 def _checked(name: str) -> str:
     if not re.fullmatch(NAME_PATTERN.strip("^$"), name) or name == SOURCE:
         raise ConfigError(
-            f"{name!r} is no name for a domain: give --domain NAME of a-z, 0-9, dot, dash, underscore, at most 63, not `source`"
+            f"{name!r} is not a name for a domain: give --domain NAME of a-z, 0-9, dot, dash, underscore, at most 63, "
+            "not `source`"
         )
     return name

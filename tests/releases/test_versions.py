@@ -338,6 +338,6 @@ def test_a_model_that_spoils_the_new_domain_is_rejected(adapted_shop, paint, tmp
     paint(folder / "_test", 30, 78, classes="abc")
     served = max(shop.published())
     shop.does("adapt", folder, "--epochs", 60, env=WRECK | {"ADAPTD_METHOD__MIN_AGREEMENT": "0"})
-    (newest,) = shop.rows("SELECT version, state, gate FROM versions ORDER BY version DESC LIMIT 1")
+    (newest,) = shop.rows("SELECT version, state, gate_figures FROM versions ORDER BY version DESC LIMIT 1")
     assert (newest[1], max(shop.published())) == ("rejected", served)
-    assert "odd (test)" in json.loads(newest[2])["figures"]
+    assert "odd (test)" in json.loads(newest[2])
