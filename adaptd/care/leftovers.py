@@ -34,7 +34,7 @@ def find_leftovers(view: View, layout: Layout) -> tuple[Path, ...]:
 
 
 def _staged(view: View, layout: Layout) -> Iterator[Path]:
-    """Versions in staging that were never committed; a promoted one, or its twin, may wait there to be published."""
+    """Versions in staging that were never committed; a promoted one, or its int8 model, may wait there to be published."""
     promises = find_promises(view.versions)
     promised = {layout.staging / name / str(number) for name, numbers in promises.items() for number in numbers}
     yield from set(layout.staging.glob("*/*")) - promised

@@ -6,6 +6,7 @@ from adaptd.episodes.settings import resolve_project
 from adaptd.project.layers import load_project
 from adaptd.publishing.card import read_card
 from adaptd.records import VersionState
+from adaptd.releases.facts import hash_settings
 from adaptd.releases.promotion import promote
 from tests.episodes.library import Library
 
@@ -57,3 +58,10 @@ def test_where_things_lie_is_the_project_s(strict, monkeypatch, tmp_path):
     assert resolved.settings.model.name == "renamed"
     assert resolved.settings.export.parity_tolerance == 1e-12
     assert resolved.settings.model.classes == ("a", "b", "c")
+
+
+def test_the_hash_is_the_episode_s_while_nothing_changed(strict):
+    """Of a version that is promoted later; any other gate or export gives another."""
+    settings = resolve_project(strict.project, strict.episode).settings
+    assert hash_settings(settings, strict.episode) == strict.episode.config_hash
+    assert hash_settings(strict.project.settings, strict.episode) != strict.episode.config_hash

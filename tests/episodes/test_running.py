@@ -1,5 +1,6 @@
-"""An episode opens every image set once, and every model once when training is over."""
+"""What an episode opens, and what it leaves to others."""
 
+import shutil
 import sys
 from collections import Counter
 from pathlib import Path
@@ -46,3 +47,12 @@ def test_each_image_set_and_model_is_opened_once(adapted_shop, monkeypatch, pain
     weights = Counter({name: count for name, count in opens.of(".safetensors").items() if name.startswith("weights/")})
     weights -= Counter(before[0])
     assert weights == {"weights/episode-1.safetensors": 1, "weights/episode-2.safetensors": 1}
+
+
+def test_an_episode_repairs_no_publication(shop, monkeypatch, night):
+    """A version whose folder is gone is the business of the daemon's job, or of the command before it runs the episode."""
+    lost = shop.root / "models" / "shop" / "1"
+    shutil.rmtree(lost)
+    library = Library(shop, monkeypatch, night)
+    library.run()
+    assert (sorted(shop.published()), lost.exists()) == ([2], False)
