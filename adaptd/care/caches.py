@@ -9,7 +9,7 @@ from adaptd.care.view import Finding, ShowProgress, View, list_files
 from adaptd.errors import CacheUnusable
 from adaptd.files import hash_file
 from adaptd.library.cache import damaged_rows, open_cache
-from adaptd.library.memories import find_keepers
+from adaptd.library.memories import find_memory_episodes
 from adaptd.project.layout import Layout
 from adaptd.records import EpisodeState, ImageState, Split
 
@@ -80,10 +80,10 @@ def _wanted(view: View, layout: Layout) -> Iterator[tuple[Path, str, set[int]]]:
                     f"{name}, delivery {delivery}",
                     {image.id for image in part},
                 )
-    keepers = find_keepers(view.episodes)
+    remembered = find_memory_episodes(view.episodes)
     for domain_id, ids in view.memory.items():
-        if domain_id in keepers:
-            yield layout.memory(domain_id, keepers[domain_id]), f"the memory of {view.domains[domain_id].name}", set(ids)
+        if domain_id in remembered:
+            yield layout.memory(domain_id, remembered[domain_id]), f"the memory of {view.domains[domain_id].name}", set(ids)
 
 
 def _regular(folder: Path) -> Iterator[os.DirEntry[str]]:

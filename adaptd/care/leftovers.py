@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from adaptd.care.view import Finding, View
-from adaptd.library.memories import find_keepers
+from adaptd.library.memories import find_memory_episodes
 from adaptd.project.layout import Layout
 from adaptd.records import EpisodeState
 from adaptd.releases.repositories import find_promises
@@ -34,7 +34,7 @@ def find_leftovers(view: View, layout: Layout) -> tuple[Path, ...]:
 
 
 def _staged(view: View, layout: Layout) -> Iterator[Path]:
-    """Versions in staging that were never committed; a promoted one, or its twin, may wait there to be published."""
+    """Versions in staging that were never committed; a promoted one, or its int8 model, may wait there to be published."""
     promises = find_promises(view.versions)
     promised = {layout.staging / name / str(number) for name, numbers in promises.items() for number in numbers}
     yield from set(layout.staging.glob("*/*")) - promised
@@ -52,12 +52,12 @@ def _checkpoints(view: View, layout: Layout) -> Iterator[Path]:
 
 
 def _of_episodes(view: View, layout: Layout) -> Iterator[Path]:
-    keepers = find_keepers(view.episodes)
+    remembered = find_memory_episodes(view.episodes)
     for episode in view.episodes:
         if episode.state in OPEN:
             continue
         memory, weights = layout.memory(episode.domain_id, episode.id), layout.weights(episode.id)
-        if keepers.get(episode.domain_id) != episode.id and memory.is_dir():
+        if remembered.get(episode.domain_id) != episode.id and memory.is_dir():
             yield memory
         if episode.state is not EpisodeState.DONE and weights.exists():
             yield weights

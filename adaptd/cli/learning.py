@@ -124,7 +124,11 @@ def _tell_imported(imported: "Imported") -> Episode:
 
 def _run(project: "Project", store: "Store", episode: Episode, stop: "Stop", as_json: bool) -> None:
     from adaptd.episodes.running import EpisodeRunner
+    from adaptd.project.lock import publishing_alone
+    from adaptd.releases.promotion import finish_publishing
 
+    with publishing_alone(project.state):
+        finish_publishing(project, store)
     with store.reading() as tx:
         number = tx.episodes.next_number()
     if episode.attempts:
@@ -175,6 +179,7 @@ def _domain_name(folder: Path) -> str:
 def _checked(name: str) -> str:
     if not re.fullmatch(NAME_PATTERN.strip("^$"), name) or name == SOURCE:
         raise ConfigError(
-            f"{name!r} is no name for a domain: give --domain NAME of a-z, 0-9, dot, dash, underscore, at most 63, not `source`"
+            f"{name!r} is not a name for a domain: give --domain NAME of a-z, 0-9, dot, dash, underscore, at most 63, "
+            "not `source`"
         )
     return name

@@ -10,7 +10,7 @@ from adaptd.cli.project import open_project, open_store
 from adaptd.errors import PublishError
 
 if TYPE_CHECKING:
-    from adaptd.releases.comparison import Difference
+    from adaptd.releases.difference import Difference
 
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
 Number = Annotated[int, typer.Argument(metavar="N", min=1, help="The version's number.")]
@@ -74,7 +74,7 @@ def diff(
     as_json: Json = False,
 ) -> None:
     """Show what changed between two versions: accuracies, flips, and which images."""
-    from adaptd.releases.comparison import find_difference
+    from adaptd.releases.difference import find_difference
 
     if before == after:
         raise PublishError(f"version {before} does not differ from itself: give two versions")

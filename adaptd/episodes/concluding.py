@@ -1,27 +1,27 @@
 """What a trained model comes to: its row of R, the gate's word, a version, a memory, all in one commit. Training is over."""
 
-import json
-import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from adaptd.episodes.insights import write_insight
+from adaptd.episodes.materials import Materials
+from adaptd.episodes.memory import write_memory
+from adaptd.evaluation.predictions import Predictions, predict_domains
+from adaptd.evaluation.rows import make_row
 from adaptd.learning.backbones import Classifier
 from adaptd.learning.reports import Outcome
-from adaptd.library.cache import write_cache
 from adaptd.library.memories import MEMORY_IMAGES
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
 from adaptd.project.lock import publishing_alone
-from adaptd.project.settings import Settings
 from adaptd.publishing.card import GateOutcome
-from adaptd.records import Accuracy, DomainState, Episode, EventKind, Lease, MemoryItem, Version, VersionState
-from adaptd.releases.materials import Materials
-from adaptd.releases.predictions import Answers, ask, make_row
-from adaptd.releases.publication import Candidate, Publisher, Staged
+from adaptd.records import Accuracy, DomainState, EventKind, Lease, MemoryItem, Version, VersionState
+from adaptd.releases.facts import Candidate
+from adaptd.releases.models import VersionModels
+from adaptd.releases.publication import Publisher, Staged
 from adaptd.releases.repositories import publish
-from adaptd.releases.weights import load_version, write_weights
+from adaptd.releases.weights import write_weights
 from adaptd.store import NewVersion, Store, Transaction
 
 PATIENCE_SECONDS = 300.0
@@ -38,118 +38,131 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """A model as the version it would be, judged and put into the staging folder."""
+class Evaluated:
+    """A trained model whose weights are on disk.
 
-    number: int
-    parent: Version | None
-    publisher: Publisher
-    staged: Staged
+    Args:
+        model: the classifier.
+        weights_sha256: of its file.
+        predictions: its own, on every domain.
+        earlier: what the versions before it reach on the new domain.
+    """
+
+    model: Classifier
+    weights_sha256: str
+    predictions: Predictions
+    earlier: tuple[Accuracy, ...]
 
 
 class Conclusion:
-    """The end of one episode."""
+    """The end of one episode.
 
-    def __init__(self, project: Project, store: Store, episode: Episode, lease: Lease, materials: Materials) -> None:
-        self._project, self._store, self._episode, self._lease = project, store, episode, lease
-        self._materials = materials
-        self._settings = Settings.model_validate_json(json.dumps(episode.config))
+    Args:
+        project: with the settings of the episode.
+        store: its store.
+        materials: what the episode read.
+        lease: under which it runs.
+        enter: called before each phase; may raise to stop there.
+    """
+
+    def __init__(self, project: Project, store: Store, materials: Materials, lease: Lease, enter: Callable[[str], None]) -> None:
+        self._project, self._store, self._materials, self._lease, self._enter = project, store, materials, lease, enter
+        self._settings, self._episode, self._images = project.settings, materials.episode, materials.images
         self._layout = Layout(project.state)
+        self._models = VersionModels(self._layout, self._images, self._settings.evaluation.batch_size)
+        self._publisher = Publisher(project, store, self._images, self._models)
 
-    def draw(self, model: Classifier, outcome: Outcome, parent: Version | None, enter: Callable[[str], None]) -> Finished:
-        """Evaluate, judge, publish, commit; `enter` is called before each part and may raise to stop there."""
-        materials = self._materials
-        enter("evaluating")
-        digest = write_weights(self._layout, self._episode.id, model)
-        answers = ask(model, materials, self._settings.evaluation.batch_size)
-        row = make_row(answers, materials, self._settings.evaluation)
-        before = self._earlier_entries()
-        parent_model = None if parent is None else load_version(self._layout, parent)
-        write_insight(self._layout, materials, parent_model, model, self._settings.evaluation.batch_size)
-        enter("publishing")
+    def run(self, model: Classifier, outcome: Outcome) -> Finished:
+        """Evaluate, judge, export, prove, commit, publish."""
+        self._enter("evaluating")
+        evaluated = self._evaluate(model)
+        self._enter("publishing")
         with publishing_alone(self._layout.state):
-            trial = self._try_out(model, digest, parent, answers, row)
-            # What a rejected model takes for labels is not worth remembering.
-            memory = self._keep_memory(outcome) if trial.staged.sha256 is not None else None
-            enter("committing")
-            accuracies = (*before, *(replace(entry, version=trial.number) for entry in row))
-            with self._store.writing(PATIENCE_SECONDS) as tx:
-                finished = self._commit(tx, trial, digest, accuracies, (memory, outcome))
+            candidate, gate = self._judge(evaluated)
+            exported = self._publisher.export(candidate, gate)
+            staged = self._publisher.prove(candidate, exported)
+            self._enter("committing")
+            finished = self._commit(candidate, staged, evaluated.earlier, outcome)
             if finished.version.state is VersionState.PROMOTED:
                 publish(self._project, self._store, finished.version)
         return finished
 
-    def _try_out(
-        self, model: Classifier, digest: str, parent: Version | None, answers: Answers, row: tuple[Accuracy, ...]
-    ) -> Trial:
-        """Gate, export and proof of the model as the next version."""
-        publisher = Publisher(self._project, self._store, self._materials)
+    def _evaluate(self, model: Classifier) -> Evaluated:
+        """Write the weights, and run the model and those before it over everything that they are judged on."""
+        digest = write_weights(self._layout, self._episode.id, model)
+        batch_size, parent = self._settings.evaluation.batch_size, self._materials.parent
+        predictions = predict_domains(model, self._images, batch_size)
+        if parent is not None:
+            self._models.predict(parent)
+        before = None if parent is None else self._models.load(parent)
+        write_insight(self._layout, self._materials, before, model, batch_size)
+        return Evaluated(model, digest, predictions, self._measure_earlier())
+
+    def _measure_earlier(self) -> tuple[Accuracy, ...]:
+        """The source model and the one before on the new domain: entries above R's diagonal, for FWT and for the gain."""
+        entries: list[Accuracy] = []
+        own = (self._materials.domain,)
+        for version in self._materials.earlier_versions:
+            entries += make_row(self._models.predict(version, own), own, version.version, self._settings.evaluation)
+        return tuple(entries)
+
+    def _judge(self, evaluated: Evaluated) -> tuple[Candidate, GateOutcome]:
+        """The model as the next version, and what the gate says to it."""
+        parent = self._materials.parent
         with self._store.reading() as tx:
-            number, number_of_episode = tx.versions.next_number(), tx.episodes.next_number()
+            number, episode_number = tx.versions.next_number(), tx.episodes.next_number()
             promoted = tx.versions.find_latest(VersionState.PROMOTED)
-        gate = publisher.judge(promoted, answers, model.settings.classes)
+        gate = self._publisher.judge(promoted, evaluated.predictions, evaluated.model.settings.classes)
         if promoted is not None and parent is not None and promoted.weights_sha256 != parent.weights_sha256:
             why = f"It follows version {parent.version}, and version {promoted.version} was promoted while it was trained."
             gate = GateOutcome(passed=False, reasons=(why, *gate.reasons), figures=gate.figures)
-        candidate = Candidate(number, model, digest, self._episode, number_of_episode, promoted or parent, row)
-        return Trial(number, promoted or parent, publisher, publisher.stage(candidate, gate))
+        candidate = Candidate(
+            number=number,
+            model=evaluated.model,
+            weights_sha256=evaluated.weights_sha256,
+            episode=self._episode,
+            episode_number=episode_number,
+            config_hash=self._episode.config_hash,
+            parent=promoted or parent,
+            row=make_row(evaluated.predictions, self._images.domains, number, self._settings.evaluation),
+        )
+        return candidate, gate
 
-    def _commit(
-        self,
-        tx: Transaction,
-        trial: Trial,
-        digest: str,
-        accuracies: tuple[Accuracy, ...],
-        learnt: tuple[list[MemoryItem] | None, Outcome],
-    ) -> Finished:
-        """All that the episode came to, in one transaction."""
-        memory, outcome = learnt
-        classes, weights = self._settings.model.classes, self._layout.relative(self._layout.weights(self._episode.id))
-        parent = trial.parent.version if trial.parent else None
-        tx.versions.add(NewVersion(parent, self._episode.id, classes, weights, digest))
-        trial.publisher.record(tx, trial.number, trial.staged)
-        for accuracy in accuracies:
-            tx.accuracies.record(accuracy)
-        if memory is not None:
-            tx.memories.replace(self._episode.domain_id, memory)
-        tx.domains.place(self._episode.domain_id)
-        passed = trial.staged.sha256 is not None
-        why = None if passed else f"version {trial.number} was rejected: {trial.staged.gate.reasons[0]}"
-        tx.domains.set_state(self._episode.domain_id, DomainState.DONE, why)
+    def _commit(self, candidate: Candidate, staged: Staged, earlier: tuple[Accuracy, ...], outcome: Outcome) -> Finished:
+        """All that the episode came to: the pixels of its memory, then every row in one transaction."""
+        memory = None
+        # What a rejected model takes for labels is not worth remembering.
+        if staged.sha256 is not None and outcome.memory is not None:
+            memory = write_memory(self._layout, self._materials, outcome.memory, self._settings)
         report = outcome.report | {MEMORY_IMAGES: len(memory or ())}
-        number = tx.episodes.commit(self._episode.id, self._lease, report)
-        tx.checkpoints.forget_all()
-        message = f"episode {number} gave version {trial.number}" + ("" if passed else ", which the gate rejected")
-        about = {"domain_id": self._episode.domain_id, "episode_id": self._episode.id, "version": trial.number}
+        with self._store.writing(PATIENCE_SECONDS) as tx:
+            self._commit_version(tx, candidate, staged, earlier)
+            self._commit_domain(tx, candidate, staged, memory)
+            number = tx.episodes.commit(self._episode.id, self._lease, report)
+            tx.checkpoints.forget_all()
+            self._tell(tx, number, candidate, staged)
+            return Finished(number, tx.versions.get(candidate.number), report)
+
+    def _commit_version(self, tx: Transaction, candidate: Candidate, staged: Staged, earlier: tuple[Accuracy, ...]) -> None:
+        weights = self._layout.relative(self._layout.weights(self._episode.id))
+        parent, classes = candidate.parent.version if candidate.parent else None, self._settings.model.classes
+        tx.versions.add(NewVersion(parent, self._episode.id, classes, weights, candidate.weights_sha256))
+        self._publisher.record(tx, candidate.number, staged)
+        for accuracy in (*earlier, *candidate.row):
+            tx.accuracies.record(accuracy)
+
+    def _commit_domain(self, tx: Transaction, candidate: Candidate, staged: Staged, memory: list[MemoryItem] | None) -> None:
+        domain_id = self._episode.domain_id
+        if memory is not None:
+            tx.memories.replace(domain_id, memory)
+        tx.domains.place(domain_id)
+        rejected = None if staged.sha256 else f"version {candidate.number} was rejected: {staged.gate.reasons[0]}"
+        tx.domains.set_state(domain_id, DomainState.DONE, rejected)
+
+    def _tell(self, tx: Transaction, number: int, candidate: Candidate, staged: Staged) -> None:
+        passed = staged.sha256 is not None
+        about = {"domain_id": self._episode.domain_id, "episode_id": self._episode.id, "version": candidate.number}
+        message = f"episode {number} gave version {candidate.number}" + ("" if passed else ", which the gate rejected")
         tx.events.add(EventKind.EPISODE_DONE, message, **about)
         if not passed:
-            tx.events.add(EventKind.VERSION_REJECTED, " ".join(trial.staged.gate.reasons), **about)
-        return Finished(number, tx.versions.get(trial.number), report)
-
-    def _keep_memory(self, outcome: Outcome) -> list[MemoryItem] | None:
-        """Write the pixels of the new memory, and return its rows."""
-        materials = self._materials
-        if outcome.memory is None:
-            return None
-        kept = materials.merge_memory(outcome.memory, self._settings.memory.images_per_domain)
-        target = self._layout.memory(self._episode.domain_id, self._episode.id)
-        # Left by a process killed before its commit.
-        shutil.rmtree(target, ignore_errors=True)
-        write_cache(target, kept.images, kept.sha256, materials.preprocessing)
-        classes = self._settings.model.classes
-        assert kept.images.labels is not None
-        return [
-            MemoryItem(int(image), self._episode.domain_id, classes[int(label)], float(sure))
-            for image, label, sure in zip(kept.images.ids, kept.images.labels, kept.confidence, strict=True)
-        ]
-
-    def _earlier_entries(self) -> list[Accuracy]:
-        """The source model and the one before on the new domain: entries above R's diagonal, for FWT and for the gain."""
-        materials = self._materials
-        entries: list[Accuracy] = []
-        own = tuple(domain for domain in materials.measured_on if domain.id == self._episode.domain_id)
-        for version in materials.earlier_versions:
-            answers = ask(load_version(self._layout, version), materials, self._settings.evaluation.batch_size, own)
-            row = make_row(answers, materials, self._settings.evaluation)
-            entries += [replace(entry, version=version.version) for entry in row if entry.domain_id == own[0].id]
-        return entries
+            tx.events.add(EventKind.VERSION_REJECTED, " ".join(staged.gate.reasons), **about)

@@ -2,39 +2,35 @@
 
 import numpy as np
 
+from adaptd.episodes.materials import Materials
 from adaptd.evaluation.evaluator import encode, predict
 from adaptd.evaluation.insight import Insight, project_features
 from adaptd.learning.backbones import Classifier
 from adaptd.library.imageset import ImageSet
 from adaptd.project.layout import Layout
-from adaptd.releases.materials import Materials
 
 OWN_IMAGES, OTHER_IMAGES, DOMAINS = 300, 60, 8
 """Of the episode's own domain, of each other, and how many others: the source and the newest."""
 
 
 def write_insight(layout: Layout, materials: Materials, before: Classifier | None, after: Classifier, batch_size: int) -> None:
-    """Ask both models about the same images, and keep what they said."""
-    own = materials.episode.domain_id
-    others = [domain for domain in materials.measured_on if domain.id != own]
-    chosen = [domain for domain in materials.measured_on if domain.id == own] + others[:1] + others[1:][-DOMAINS:]
-    samples = {
-        domain.id: _some(
-            materials.open_test(domain) or materials.open_unlabelled(domain), OWN_IMAGES if domain.id == own else OTHER_IMAGES
-        )
-        for domain in chosen
-    }
-    images = _join(list(samples.values()))
+    """Run both models over the same images, and keep what they predict."""
+    own, images = materials.domain, materials.images
+    others = [domain for domain in images.domains if domain.id != own.id]
+    samples = {own.id: _some(images.open_sample(own), OWN_IMAGES)}
+    for domain in others[:1] + others[1:][-DOMAINS:]:
+        samples[domain.id] = _some(images.open_sample(domain), OTHER_IMAGES)
+    shown = _join(list(samples.values()))
     known = [label for sample in samples.values() for label in _labels(sample)]
-    was = None if before is None else encode(before, images, batch_size)
+    was = None if before is None else encode(before, shown, batch_size)
     insight = Insight(
         after.settings.classes,
-        tuple(images.ids.tolist()),
+        tuple(shown.ids.tolist()),
         tuple(domain for domain, sample in samples.items() for _ in range(len(sample))),
         tuple(known),
-        () if before is None else tuple(predict(before, images, batch_size).argmax(axis=1).tolist()),
-        tuple(predict(after, images, batch_size).argmax(axis=1).tolist()),
-        *project_features(encode(after, images, batch_size), was),
+        () if before is None else tuple(predict(before, shown, batch_size).argmax(axis=1).tolist()),
+        tuple(predict(after, shown, batch_size).argmax(axis=1).tolist()),
+        *project_features(encode(after, shown, batch_size), was),
     )
     target = layout.insight(materials.episode.id)
     target.parent.mkdir(parents=True, exist_ok=True)

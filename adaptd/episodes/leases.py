@@ -1,29 +1,73 @@
-"""Who works on an episode: taking its lease, and finding out that the owner of one that stands is gone.
+"""Who works on an episode: taking its lease, keeping it while the work lasts, and finding out that an owner is gone.
 
 An owner is gone when its process is, when its machine was started again, or when it did not renew its lease in time: on this boot
 by the monotonic clock; on another machine, whose clock means nothing here, when nothing happened to the lease while we watched
 for as long as one lasts. The wall clock decides nothing.
 """
 
+import contextlib
+import logging
 import os
 import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from adaptd.errors import StoreConflict
+from adaptd.errors import StoreConflict, StoreError
 from adaptd.machine import boot_id, process_started
+from adaptd.project.layers import Project
 from adaptd.records import Lease
 from adaptd.store import Store
 
 LEASE_SECONDS = 60.0
 """A lease that was not renewed for this long is over."""
+RENEW_SECONDS = 20.0
+"""A lease is renewed this often: one that fails, for a locked database, leaves time for another."""
 WATCH_SECONDS = 0.5
 """While another owner may still be there, its lease is looked at this often."""
+
+log = logging.getLogger(__name__)
 
 
 def name_owner() -> str:
     """This process, told from a later one with the same id by when it started."""
     return f"{socket.gethostname()}:{os.getpid()}:{process_started(os.getpid())}"
+
+
+@contextmanager
+def holding_lease(
+    project: Project, store: Store, episode_id: int, check_stop: Callable[[], None] = lambda: None
+) -> Iterator[Lease]:
+    """Take an episode's lease, keep it for the length of a block, however long nothing else is written, and give it back.
+
+    Raises:
+        StoreConflict: the episode is over, or another one works on it.
+    """
+    lease, over = take_lease(store, episode_id, check_stop), threading.Event()
+    renewing = threading.Thread(target=_renew, args=(project, episode_id, lease, over), name="lease", daemon=True)
+    renewing.start()
+    try:
+        yield lease
+    finally:
+        over.set()
+        renewing.join()
+        # A conflict is no trouble: it ended with the episode, or somebody else has it. And what cannot be written expires.
+        with contextlib.suppress(StoreError), store.writing() as tx:
+            tx.episodes.release(episode_id, lease)
+
+
+def _renew(project: Project, episode_id: int, lease: Lease, over: threading.Event) -> None:
+    """Renew a lease until the work is over or the lease is lost, which the work finds out with its next write."""
+    while not over.wait(RENEW_SECONDS):
+        try:
+            # A store of its own: the other one has one connection for writing, and the work must never wait for us.
+            with Store(project.database, project.settings.database.busy_timeout_seconds) as store, store.writing() as tx:
+                tx.episodes.renew(episode_id, lease, time.monotonic() + LEASE_SECONDS)
+        except StoreConflict:
+            return
+        except StoreError as problem:
+            log.warning("the lease was not renewed: %s", problem)
 
 
 def take_lease(store: Store, episode_id: int, check_stop: Callable[[], None] = lambda: None) -> Lease:

@@ -1,16 +1,17 @@
-"""Running one episode of a project to its end: lease, data, steps with checkpoints, evaluation, one commit.
+"""Running one episode of a project to its end: lease, data, steps with checkpoints, then its conclusion.
 
 Whatever kills the process, running the episode again goes on from the newest whole checkpoint and ends the same.
 """
 
-import json
 import logging
 import shutil
 import time
 from collections.abc import Callable
 
 from adaptd.episodes.concluding import PATIENCE_SECONDS, Conclusion, Finished
-from adaptd.episodes.leases import LEASE_SECONDS, take_lease
+from adaptd.episodes.leases import LEASE_SECONDS, holding_lease
+from adaptd.episodes.materials import Materials, read_materials
+from adaptd.episodes.settings import resolve_project
 from adaptd.episodes.sweep import sweep_episodes
 from adaptd.errors import (
     AdaptdError,
@@ -31,14 +32,10 @@ from adaptd.learning.reports import StepReport
 from adaptd.learning.weights import TORCHVISION, load_weights
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
-from adaptd.project.lock import publishing_alone
-from adaptd.project.settings import Settings
 from adaptd.records import SUPERVISED, DomainState, Episode, EventKind, Lease, Progress, Version
-from adaptd.releases.materials import Materials
-from adaptd.releases.promotion import finish_publishing
 from adaptd.releases.weights import load_version
 from adaptd.signals import Stop
-from adaptd.store import Store, Transaction
+from adaptd.store import Store
 
 PROGRESS_SECONDS = 1.0
 CHECKPOINTS_KEPT = 2
@@ -58,70 +55,62 @@ class EpisodeRunner:
     def __init__(
         self, project: Project, store: Store, episode: Episode, show: ShowStep | None = None, stop: Stop | None = None
     ) -> None:
-        self._project = project
+        self._project = resolve_project(project, episode)
+        self._settings = self._project.settings
         self._store = store
         self._episode = episode
-        self._settings = Settings.model_validate_json(json.dumps(episode.config))
         self._layout = Layout(project.state)
         self._show = show
         self._stop = stop or Stop()
-        self._lease = self._take_lease()
         self._progressed = self._checkpointed = time.monotonic()
 
     def run(self) -> Finished:
-        """Train, evaluate, commit.
+        """Take the lease, train, evaluate, commit.
 
-        An expected failure sets the episode aside with its reason; an interruption leaves a checkpoint to go on from.
+        After an expected failure the episode is recorded as failed, with its reason; an interruption leaves a checkpoint to
+        go on from.
 
         Raises:
             Interrupted: it was asked to stop.
+            StoreConflict: another process works on the episode.
         """
-        try:
-            return self._run()
-        except FAILURES as problem:
-            self._set_aside(problem)
-            raise
+        with holding_lease(self._project, self._store, self._episode.id, self._stop.check) as lease:
+            try:
+                return self._run(lease)
+            except FAILURES as problem:
+                self._fail(lease, problem)
+                raise
 
-    def _set_aside(self, problem: AdaptdError) -> None:
+    def _fail(self, lease: Lease, problem: AdaptdError) -> None:
         with self._store.writing(PATIENCE_SECONDS) as tx:
-            tx.episodes.fail(self._episode.id, self._lease, str(problem))
+            tx.episodes.fail(self._episode.id, lease, str(problem))
             tx.checkpoints.forget_all(self._episode.id)
             tx.domains.set_state(self._episode.domain_id, DomainState.FAILED, str(problem))
             self._event(tx.events.add, EventKind.EPISODE_FAILED, str(problem))
         sweep_episodes(self._store, self._layout)
 
-    def _run(self) -> Finished:
-        with publishing_alone(self._layout.state):
-            finish_publishing(self._project, self._store)
+    def _run(self, lease: Lease) -> Finished:
         with self._store.writing(PATIENCE_SECONDS) as tx:
-            materials = Materials.read(tx, self._layout, self._episode)
-            parent = self._find_parent(tx)
-            tx.episodes.set_base(self._episode.id, self._lease, parent.version if parent else None)
-        model = self._start_model(parent)
+            tx.domains.set_state(self._episode.domain_id, DomainState.TRAINING)
+            materials = read_materials(tx, self._layout, self._episode)
+            tx.episodes.set_base(self._episode.id, lease, materials.parent.version if materials.parent else None)
+        model = self._start_model(materials.parent)
         is_source = self._episode.method == SUPERVISED
         plan = Plan.for_source(self._settings) if is_source else Plan.for_adaptation(self._settings)
-        method = create_method(self._episode.method)
-        training = Training(model, method, materials.open_data(), plan)
-        self._resume(training)
+        training = Training(model, create_method(self._episode.method), materials.open_data(), plan)
+        self._resume(training, materials.domain.name)
         self._stop.check()
-        self._progress(Progress("preparing", training.step, training.steps))
-        self._train(training, lambda: self._source_accuracy(model, materials))
-        outcome = training.finish()
-        conclusion = Conclusion(self._project, self._store, self._episode, self._lease, materials)
-        finished = conclusion.draw(model, outcome, parent, self._enter)
+        self._progress(lease, Progress("preparing", training.step, training.steps))
+        self._train(training, lease, lambda: self._source_accuracy(model, materials))
+        conclusion = Conclusion(self._project, self._store, materials, lease, lambda phase: self._enter(lease, phase))
+        finished = conclusion.run(model, training.finish())
         sweep_episodes(self._store, self._layout)
         return finished
 
-    def _enter(self, phase: str) -> None:
+    def _enter(self, lease: Lease, phase: str) -> None:
         """Stop here if asked to; else tell what comes next."""
         self._stop.check()
-        self._progress(Progress(phase, 1, 1))
-
-    def _find_parent(self, tx: Transaction) -> Version | None:
-        """What the episode begins with. One that has begun stays with it, whatever was promoted meanwhile."""
-        if self._episode.base is not None and tx.checkpoints.list_for(self._episode.id):
-            return tx.versions.get(self._episode.base)
-        return tx.versions.find_base()
+        self._progress(lease, Progress(phase, 1, 1))
 
     def _start_model(self, parent: Version | None) -> Classifier:
         if parent is not None:
@@ -135,7 +124,7 @@ class EpisodeRunner:
             raise NothingToLearn("with 0 epochs the model is taken as it is, and needs --weights with a trained classifier")
         return model
 
-    def _resume(self, training: Training) -> None:
+    def _resume(self, training: Training, domain: str) -> None:
         """Go on from the newest checkpoint that is whole; one that is not is reported and passed over."""
         with self._store.reading() as tx:
             known = tx.checkpoints.list_for(self._episode.id)
@@ -143,47 +132,46 @@ class EpisodeRunner:
             try:
                 training.restore(read_checkpoint(self._layout.state / checkpoint.path, checkpoint.sha256))
             except CheckpointError as problem:
-                log.warning("step %s of episode %s is lost: %s", checkpoint.step, self._episode.id, problem)
+                log.warning("step %s of the episode on %s is lost: %s", checkpoint.step, domain, problem)
                 with self._store.writing(PATIENCE_SECONDS) as tx:
                     tx.checkpoints.forget(checkpoint.id)
                     self._event(tx.events.add, EventKind.CHECKPOINT_REFUSED, str(problem))
                 continue
             return
         if known:
-            log.warning("episode %s starts afresh: none of its checkpoints can be used", self._episode.id)
+            log.warning("the episode on %s starts afresh: none of its checkpoints can be used", domain)
 
     def _source_accuracy(self, model: Classifier, materials: Materials) -> float | None:
-        test = materials.open_test(materials.source)
+        test = materials.images.open_test(materials.images.source)
         return None if test is None else measure(model, test, self._settings.evaluation.batch_size).accuracy
 
-    def _train(self, training: Training, measure_source: Callable[[], float | None]) -> None:
+    def _train(self, training: Training, lease: Lease, measure_source: Callable[[], float | None]) -> None:
         every = self._settings.training.checkpoint_seconds
         accuracy = None
         for report in training:
             now, is_last = time.monotonic(), report.step == report.steps
             if now - self._progressed >= PROGRESS_SECONDS or is_last:
                 live = {"losses": report.losses, "multipliers": report.multipliers, "learning_rate": report.learning_rate}
-                self._progress(Progress("training", report.step, report.steps, live))
+                self._progress(lease, Progress("training", report.step, report.steps, live))
             # The last one always: what follows may take long and be stopped too.
             if now - self._checkpointed >= every or is_last or self._stop.requested:
-                self._checkpoint(training)
+                self._checkpoint(training, lease)
             if self._show is not None:
                 if report.step % training.epoch_steps == 0:
                     accuracy = measure_source()
                 self._show(report, accuracy)
             self._stop.check()
 
-    def _progress(self, progress: Progress) -> None:
-        """Tell how far it is, if the database lets us: nobody needs to know, and nobody else can take the episode."""
+    def _progress(self, lease: Lease, progress: Progress) -> None:
+        """Tell how far it is, if the database lets us: nobody needs to know."""
         self._progressed = time.monotonic()
         try:
             with self._store.writing() as tx:
-                tx.episodes.progress(self._episode.id, self._lease, progress)
-                self._lease = tx.episodes.renew(self._episode.id, self._lease, self._progressed + LEASE_SECONDS)
+                tx.episodes.progress(self._episode.id, lease, progress)
         except StoreBusy as problem:
             log.warning("progress was not recorded: %s", problem)
 
-    def _checkpoint(self, training: Training) -> None:
+    def _checkpoint(self, training: Training, lease: Lease) -> None:
         self._checkpointed = time.monotonic()
         folder = self._layout.checkpoints(self._episode.id) / str(training.step)
         with self._store.reading() as tx:
@@ -196,18 +184,12 @@ class EpisodeRunner:
         old = known[CHECKPOINTS_KEPT - 1 :]
         with self._store.writing(PATIENCE_SECONDS) as tx:
             # Who lost the lease must not leave anything to go on from.
-            self._lease = tx.episodes.renew(self._episode.id, self._lease, self._checkpointed + LEASE_SECONDS)
+            tx.episodes.renew(self._episode.id, lease, self._checkpointed + LEASE_SECONDS)
             tx.checkpoints.add(self._episode.id, training.step, self._layout.relative(folder), digest)
             for checkpoint in old:
                 tx.checkpoints.forget(checkpoint.id)
         for checkpoint in old:
             shutil.rmtree(self._layout.state / checkpoint.path, ignore_errors=True)
-
-    def _take_lease(self) -> Lease:
-        lease = take_lease(self._store, self._episode.id, self._stop.check)
-        with self._store.writing() as tx:
-            tx.domains.set_state(self._episode.domain_id, DomainState.TRAINING)
-        return lease
 
     def _event(self, add: Callable[..., int], kind: str, message: str, **more: object) -> None:
         add(kind, message, domain_id=self._episode.domain_id, episode_id=self._episode.id, **more)

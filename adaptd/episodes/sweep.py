@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from adaptd.library.cache import remove_unfinished
-from adaptd.library.memories import find_keepers
+from adaptd.library.memories import find_memory_episodes
 from adaptd.project.layout import Layout
 from adaptd.records import Episode, EpisodeState
 from adaptd.store import Store
@@ -26,11 +26,11 @@ def sweep_episodes(store: Store, layout: Layout) -> None:
         episodes = tx.episodes.list_all()
         kept = {layout.state / checkpoint.path for e in episodes for checkpoint in tx.checkpoints.list_for(e.id)}
     remove_unfinished(layout.memories)
-    keepers = find_keepers(episodes)
+    remembered = find_memory_episodes(episodes)
     for episode in episodes:
         _sweep_checkpoints(layout.checkpoints(episode.id), kept)
         if episode.state not in {EpisodeState.QUEUED, EpisodeState.TRAINING}:
-            _clear(layout, episode, keeps_memory=keepers.get(episode.domain_id) == episode.id)
+            _clear(layout, episode, keeps_memory=remembered.get(episode.domain_id) == episode.id)
 
 
 def _sweep_checkpoints(folder: Path, kept: set[Path]) -> None:

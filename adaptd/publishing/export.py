@@ -3,7 +3,7 @@
 import copy
 import io
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -50,33 +50,68 @@ class Deployed(nn.Module):
         return logits, torch.softmax(logits, dim=1)
 
 
-def export_proven(
-    model: Classifier, path: Path, settings: ExportSettings, facts: Facts, images: Mapping[str, ImageSet]
-) -> Parity:
-    """Write the ONNX file with the first exporter whose file answers as the model does.
+def export_model(
+    model: Classifier, path: Path, opset: int, facts: Facts, exporters: Sequence[Exporter] = tuple(Exporter)
+) -> Exporter:
+    """Write the ONNX file with the first exporter that can, and tell which; whether it is right, `prove_model` finds out.
 
     Args:
         model: left as it was.
         path: the file to write; it may be wrong or missing if this raises.
-        settings: opset and tolerance.
+        opset: ONNX operator set.
         facts: put into the file's metadata.
+        exporters: which to try, in this order.
+
+    Raises:
+        ExportFailed: none could, for the first one's reason.
+    """
+    failure: ExportFailed | None = None
+    for exporter in exporters:
+        try:
+            export_onnx(model, path, opset, facts, exporter)
+        except ExportFailed as error:
+            log.warning("exporter %s: %s", exporter, error)
+            failure = failure or error
+        else:
+            return exporter
+    assert failure is not None
+    raise failure
+
+
+def prove_model(
+    model: Classifier,
+    path: Path,
+    settings: ExportSettings,
+    facts: Facts,
+    images: Mapping[str, ImageSet],
+    exporter: Exporter,
+) -> Parity:
+    """Show that the file answers as the model does; where it does not, write and prove it with the next exporter.
+
+    Args:
+        model: the truth.
+        path: the file that `exporter` wrote.
+        settings: opset and tolerance.
+        facts: for the file's metadata, if it must be written again.
         images: real ones, of every known domain, by its name.
+        exporter: as `export_model` told.
 
     Raises:
         ParityFailed: the last exporter's file answers differently.
-        ExportFailed: no exporter could write a file.
     """
-    failure: ExportFailed | ParityFailed | None = None
-    for exporter in Exporter:
+    try:
+        return check_parity(model, path, images, settings.parity_tolerance, exporter)
+    except ParityFailed as error:
+        log.warning("exporter %s: %s", exporter, error)
+        left = list(Exporter)[list(Exporter).index(exporter) + 1 :]
+        if not left:
+            raise
         try:
-            export_onnx(model, path, settings.opset, facts, exporter)
-            return check_parity(model, path, images, settings.parity_tolerance, exporter)
-        except (ExportFailed, ParityFailed) as error:
-            log.warning("exporter %s: %s", exporter, error)
+            other = export_model(model, path, settings.opset, facts, left)
+        except ExportFailed:
             # What a wrong answer tells is worth more than why the other exporter gave none.
-            failure = error if isinstance(error, ParityFailed) or failure is None else failure
-    assert failure is not None
-    raise failure
+            raise error from None
+    return prove_model(model, path, settings, facts, images, other)
 
 
 def export_onnx(model: Classifier, path: Path, opset: int, facts: Facts, exporter: Exporter = Exporter.TRACE) -> None:

@@ -1,9 +1,9 @@
 """The quality gate: may a candidate replace the promoted version? Pure: predictions in, a decision with its reasons out.
 
-How noise is treated. A drop counts when it is beyond its tolerance *and* the paired flips could not be chance: an exact
+How noise is treated. A loss counts when it is beyond its tolerance *and* the paired flips could not be chance: an exact
 one-sided sign test (McNemar) on the images where only one of the two models is right. On a thousand images the
 tolerance decides; on twenty, where two images more or less mean nothing, the test does. Negative flips are tested
-against their tolerance by the binomial distribution. Estimates have no pairs; their drop must stand out of the sampling
+against their tolerance by the binomial distribution. Estimates have no pairs; their loss must stand out of the sampling
 error of two shares. Every domain gets its part of one level for the whole gate, so that a project with fifty domains
 does not reject every second candidate by luck.
 
@@ -14,8 +14,6 @@ version: together they may lose twice what one may. There are no pairs for that,
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, fsum, lgamma, log, log1p, sqrt
-from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +21,7 @@ from numpy.typing import NDArray
 
 from adaptd.project.settings import GateSettings
 from adaptd.publishing.card import GateOutcome
+from adaptd.publishing.significance import binomial_tail, stands_out
 from adaptd.records import SOURCE
 
 LEVEL = 0.05
@@ -87,14 +86,14 @@ class _Scores:
     positive: int | None = None
 
     @property
-    def drop(self) -> float:
+    def loss(self) -> float:
         return self.before - self.after
 
     def is_significant(self, level: float) -> bool:
-        """Whether the drop is more than chance."""
+        """Whether the loss is more than chance."""
         if self.negative is not None and self.positive is not None:
-            return _binomial_tail(self.negative + self.positive, 0.5, self.negative) <= level
-        return _stands_out((self.before, self.n), (self.after, self.n), level)
+            return binomial_tail(self.negative + self.positive, 0.5, self.negative) <= level
+        return stands_out((self.before, self.n), (self.after, self.n), level)
 
 
 def judge(
@@ -140,15 +139,15 @@ def _objections(comparison: Comparison, settings: GateSettings, tolerance: float
     if comparison.promoted is None:
         return
     scores = _score(comparison)
-    if scores.drop > tolerance and scores.is_significant(level):
-        yield f"{_in_words(comparison)[:-1]}: a drop of {scores.drop:.1%}, allowed are {tolerance:.1%}."
+    if scores.loss > tolerance and scores.is_significant(level):
+        yield f"{_in_words(comparison)[:-1]}: a loss of {scores.loss:.1%}, allowed: {tolerance:.1%}."
     if comparison.kind == "test" and scores.negative is not None:
         rate = scores.negative / scores.n
         limit = settings.max_negative_flips
-        if rate > limit and _binomial_tail(scores.n, limit, scores.negative) <= level:
+        if rate > limit and binomial_tail(scores.n, limit, scores.negative) <= level:
             yield (
                 f"On {_place(comparison)}, {scores.negative} of {scores.n} images were right before and are wrong now "
-                f"({rate:.1%}, allowed are {limit:.1%})."
+                f"({rate:.1%}, allowed: {limit:.1%})."
             )
 
 
@@ -157,11 +156,11 @@ def _worn_away(comparison: Comparison, best: Best | None, tolerance: float, leve
     if best is None or comparison.kind != "test" or comparison.promoted is None:
         return
     scores = _score(comparison)
-    drop = best.value - scores.after
-    if drop > tolerance and _stands_out((best.value, best.n), (scores.after, scores.n), level):
+    loss = best.value - scores.after
+    if loss > tolerance and stands_out((best.value, best.n), (scores.after, scores.n), level):
         yield (
             f"On {_place(comparison)}, measured accuracy is {scores.after:.1%} on {scores.n} images, and was {best.value:.1%} "
-            f"with version {best.version}: a drop of {drop:.1%} since then, allowed are {tolerance:.1%}."
+            f"with version {best.version}: a loss of {loss:.1%} since then, allowed: {tolerance:.1%}."
         )
 
 
@@ -180,7 +179,7 @@ def _collapsed(comparison: Comparison, share: float, classes: Sequence[str]) -> 
     for number, name in enumerate(classes):
         if now[number] < share * usual[number] and share * usual[number] >= 1:
             yield (
-                f"On {_place(comparison)}, class {name} collapsed: predicted for {now[number]} images, usual are {usual[number]}."
+                f"On {_place(comparison)}, class {name} collapsed: predicted for {now[number]} images, usual: {usual[number]}."
             )
 
 
@@ -222,22 +221,3 @@ def _in_words(comparison: Comparison) -> str:
 
 def _place(comparison: Comparison) -> str:
     return "the source" if comparison.domain == SOURCE else f"domain {comparison.domain}"
-
-
-def _stands_out(before: tuple[float, int], after: tuple[float, int], level: float) -> bool:
-    """Whether the first of two shares, each with its number of images, is larger by more than their sampling error.
-
-    With one right and one wrong image added to each (Agresti and Caffo): a share of 1 on twenty images is not without error.
-    """
-    shares = [((share * n + 1) / (n + 2), n + 2) for share, n in (before, after)]
-    error = sqrt(sum(share * (1 - share) / n for share, n in shares))
-    return shares[0][0] - shares[1][0] > NormalDist().inv_cdf(1 - level) * error
-
-
-def _binomial_tail(n: int, p: float, k: int) -> float:
-    """P[X ≥ k] for X of n with chance p; in logarithms, since thousands of images leave the range of floats."""
-    if k <= 0 or p in {0, 1}:
-        return 1.0 if k <= 0 else p
-    full = lgamma(n + 1) + n * log1p(-p)
-    odds = log(p) - log1p(-p)
-    return min(1.0, fsum(exp(full - lgamma(i + 1) - lgamma(n - i + 1) + i * odds) for i in range(k, n + 1)))

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 EXPORTER = "int8"
 CALIBRATION_IMAGES = 512
 
-Answers = NDArray[np.float32]
+Probabilities = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Quantized:
 
 
 def quantize(
-    path: Path, output: Path, calibration: Sequence[ImageSet], test: ImageSet, facts: Facts, max_drop: float
+    path: Path, output: Path, calibration: Sequence[ImageSet], test: ImageSet, facts: Facts, max_loss: float
 ) -> Quantized:
     """Write an int8 version of a proven ONNX file and compare the two.
 
@@ -53,7 +53,7 @@ def quantize(
         calibration: images of the source and of memories, to find the ranges of activations; a few hundred are taken.
         test: the source's test set.
         facts: as for the float file, but under `quantized_name`.
-        max_drop: accuracy on `test` that int8 may cost.
+        max_loss: accuracy on `test` that int8 may cost.
 
     Raises:
         ExportFailed: ONNX Runtime cannot quantise this model.
@@ -63,8 +63,8 @@ def quantize(
     share = -(-CALIBRATION_IMAGES // len(calibration))
     samples = [spread(images, share) for images in calibration]
     _write(path, output, samples, facts)
-    float_answers, answers = (_probabilities(file, test) for file in (path, output))
-    before, after = float_answers.argmax(axis=1), answers.argmax(axis=1)
+    float_probabilities, probabilities = (_probabilities(file, test) for file in (path, output))
+    before, after = float_probabilities.argmax(axis=1), probabilities.argmax(axis=1)
     figures = Quantization(
         accuracy=float((after == test.labels).mean()),
         float_accuracy=float((before == test.labels).mean()),
@@ -72,19 +72,19 @@ def quantize(
         n=len(test),
         calibration_images=sum(map(len, samples)),
     )
-    error = float(np.abs(answers - float_answers).max())
+    error = float(np.abs(probabilities - float_probabilities).max())
     images = {SOURCE: len(test)}
     parity = Parity(exporter=EXPORTER, max_error=error, equal_argmax=figures.agreement, ties=0, tolerance=None, images=images)
-    return Quantized(_judge(figures, max_drop), parity, figures)
+    return Quantized(_judge(figures, max_loss), parity, figures)
 
 
-def _judge(figures: Quantization, max_drop: float) -> GateOutcome:
-    drop = figures.float_accuracy - figures.accuracy
+def _judge(figures: Quantization, max_loss: float) -> GateOutcome:
+    loss = figures.float_accuracy - figures.accuracy
     reason = (
         f"On the source, measured accuracy is {figures.accuracy:.1%} in int8 and {figures.float_accuracy:.1%} in float "
-        f"on {figures.n} images: a drop of {drop:.1%}, allowed are {max_drop:.1%}."
+        f"on {figures.n} images: a loss of {loss:.1%}, allowed: {max_loss:.1%}."
     )
-    return GateOutcome(passed=drop <= max_drop, reasons=(reason,), figures=figures.model_dump())
+    return GateOutcome(passed=loss <= max_loss, reasons=(reason,), figures=figures.model_dump())
 
 
 class _Calibration(CalibrationDataReader):  # type: ignore[misc]  # ONNX Runtime has no types
@@ -129,6 +129,6 @@ def _write(path: Path, output: Path, samples: Sequence[ImageSet], facts: Facts) 
     output.write_bytes(proto.SerializeToString(deterministic=True))
 
 
-def _probabilities(path: Path, images: ImageSet) -> Answers:
+def _probabilities(path: Path, images: ImageSet) -> Probabilities:
     session = open_session(path)
     return np.concatenate([run_session(session, images.pixels[start:end])[1] for start, end in batches(len(images))])

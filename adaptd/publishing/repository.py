@@ -1,9 +1,10 @@
 """The Triton model repository in `models/`: whole, proven, immutable versions or nothing. Needs neither torch nor onnx.
 
 Who publishes commits the version with its SHA-256 to the store first, then calls `publish`; after a kill in between,
-`recover` finishes the work or says that the version must be exported again. One process at a time may do this.
+`recover` finishes the work, or leaves a version out that must be exported again. One process at a time may do this.
 """
 
+import contextlib
 import errno
 import os
 from collections.abc import Sequence
@@ -30,21 +31,6 @@ class Published:
     def model(self) -> Path:
         """The ONNX file."""
         return self.folder / MODEL_FILE
-
-
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """What `recover` did and found.
-
-    Args:
-        published: versions it brought to their place.
-        missing: versions that must be exported again: neither published nor whole in staging.
-        unexpected: versions that stand in the repository without having been promised to it.
-    """
-
-    published: tuple[int, ...]
-    missing: tuple[int, ...]
-    unexpected: tuple[int, ...]
 
 
 class Repository:
@@ -74,17 +60,23 @@ class Repository:
         """A sentence for each thing that should not stand beside the versions, and what Triton makes of it."""
         odd = [entry for entry in self._entries() if entry.name != CONFIG_FILE]
         return tuple(
-            f"{entry} is no version of adaptd{_seen_by_triton(entry)}: move it away"
+            f"{entry} is not a version of adaptd{_seen_by_triton(entry)}: move it away"
             for entry in sorted(odd)
             if not (is_version(entry.name) and entry.is_dir() and not entry.is_symlink())
         )
 
     def prepare(self, version: int) -> Path:
         """A fresh, empty folder to put a version together in: write `model.onnx` and `card.json` there."""
-        folder = self._staged(version)
+        folder = self.prepared(version)
         remove(folder)
         make_folder(folder)
         return folder
+
+    def prepared(self, version: int) -> Path:
+        """The folder that `prepare` made."""
+        if not is_version(str(version)):
+            raise ValueError(f"a version is a positive integer, not {version}")
+        return self.staging / str(version)
 
     def check_place(self, card: Card) -> None:
         """Before a version counts: could it be published, and would it be served?
@@ -99,11 +91,11 @@ class Repository:
 
     def seal(self, version: int) -> None:
         """Bring a staged version to the disk, so that a power cut after the commit does not take it away."""
-        sync_folder(self._staged(version))
+        sync_folder(self.prepared(version))
 
     def discard(self, version: int) -> None:
         """Throw a staged version away."""
-        remove(self._staged(version))
+        remove(self.prepared(version))
 
     def publish(self, version: int, expected_sha256: str) -> Path:
         """Bring a staged version to its place by one rename; again is as good as once.
@@ -117,7 +109,7 @@ class Repository:
             RepositoryConflict: another model stands there, or the versions would differ in shape.
         """
         target = self.folder / str(version)
-        staged = self._staged(version)
+        staged = self.prepared(version)
         if os.path.lexists(target):
             self._check_same(version, expected_sha256)
         else:
@@ -160,38 +152,27 @@ class Repository:
             _move(folder, withdrawn)
             remove(withdrawn)
 
-    def recover(self, promoted: Sequence[tuple[int, str]]) -> Recovery:
+    def recover(self, promoted: Sequence[tuple[int, str]]) -> None:
         """After a start: finish what a kill left undone, oldest first, and clear the staging folder.
 
         Args:
-            promoted: (version, SHA-256 of its model) for each version the store wants to stand here.
+            promoted: (version, SHA-256 of its model) for each version the store wants to stand here. One that is not whole in
+                the staging folder stays away: it has to be exported again.
         """
-        published, missing = [], []
         for version, sha256 in sorted(promoted):
             if os.path.lexists(self.folder / str(version)):
                 continue
-            try:
+            with contextlib.suppress(StagingIncomplete):
                 self.publish(version, sha256)
-                published.append(version)
-            except StagingIncomplete:
-                missing.append(version)
         for leftover in self.staging.iterdir() if self.staging.is_dir() else ():
             remove(leftover)
-        wanted = {version for version, _ in promoted}
-        unexpected = tuple(found.version for found in self.list_versions() if found.version not in wanted)
-        return Recovery(tuple(published), tuple(missing), unexpected)
-
-    def _staged(self, version: int) -> Path:
-        if not is_version(str(version)):
-            raise ValueError(f"a version is a positive integer, not {version}")
-        return self.staging / str(version)
 
     def _entries(self) -> list[Path]:
         return list(self.folder.iterdir()) if self.folder.is_dir() else []
 
     def _check_staged(self, version: int, sha256: str) -> Card:
         try:
-            return self._check(self._staged(version), version, sha256)
+            return self._check(self.prepared(version), version, sha256)
         except VersionDamaged as error:
             raise StagingIncomplete(f"version {version} is not ready to be published, export it again: {error}") from error
 

@@ -9,18 +9,19 @@ from adaptd.publishing.card import CARD_FILE, Card, Facts, software_versions
 from adaptd.publishing.quantize import quantize
 from adaptd.publishing.triton import MODEL_FILE
 from adaptd.records import Int8Model
-from adaptd.releases.materials import Materials
+from adaptd.releases.images import ImageSets
 from adaptd.releases.repositories import int8_repository_of
 
 
-def stage_int8(project: Project, materials: Materials, facts: Facts, model: Path) -> Int8Model:
+def stage_int8(project: Project, images: ImageSets, facts: Facts, model: Path) -> Int8Model:
     """Quantise an exported model; what came of it, with a hash where it may be published."""
     repository = int8_repository_of(project)
     folder = repository.prepare(facts.version)
     facts = facts.model_copy(update={"model": repository.name})
-    test = materials.open_test(materials.source)
+    test = images.open_test(images.source)
     assert test is not None
-    calibration = [materials.open_unlabelled(materials.source), *map(materials.open_memory, materials.list_remembered())]
+    memories = [memory for domain in images.domains if (memory := images.open_memory(domain)) is not None]
+    calibration = [images.open_unlabelled(images.source), *memories]
     allowed = project.settings.export.quantized_max_drop
     try:
         quantized = quantize(model, folder / MODEL_FILE, calibration, test, facts, allowed)

@@ -1,4 +1,4 @@
-"""The way of promotions to what is served, and what was best along it. Reads rows only; no torch here."""
+"""The chain of promotions up to what is served, and what was best along it. Reads rows only; no torch here."""
 
 from collections.abc import Sequence
 
@@ -12,27 +12,27 @@ def origin_of(version: Version) -> int:
     return version.restores or version.version
 
 
-def find_way(versions: Sequence[Version]) -> tuple[Version, ...]:
-    """The promoted versions on the way to the served one, which is the last; going back took the later ones off it."""
-    way: list[Version] = []
+def find_chain(versions: Sequence[Version]) -> tuple[Version, ...]:
+    """The promoted versions up to the served one, which is the last; going back took the later ones off."""
+    chain: list[Version] = []
     for version in versions:
         if version.state not in PUBLISHED:
             continue
-        origins = [origin_of(before) for before in way]
+        origins = [origin_of(before) for before in chain]
         if origin_of(version) in origins:
-            del way[origins.index(origin_of(version)) + 1 :]
+            del chain[origins.index(origin_of(version)) + 1 :]
         else:
-            way.append(version)
-    return tuple(way)
+            chain.append(version)
+    return tuple(chain)
 
 
-def find_best(way: Sequence[Version], accuracies: Sequence[Accuracy]) -> dict[int, Accuracy]:
+def find_best(chain: Sequence[Version], accuracies: Sequence[Accuracy]) -> dict[int, Accuracy]:
     """By domain id, the best measured accuracy before the served version.
 
     Whoever forced a version accepted what it lost: what was better before it does not count any more.
     """
-    forced = [place for place, version in enumerate(way) if version.forced_because]
-    counting = {origin_of(version) for version in way[forced[-1] if forced else 0 : -1]}
+    forced = [place for place, version in enumerate(chain) if version.forced_because]
+    counting = {origin_of(version) for version in chain[forced[-1] if forced else 0 : -1]}
     best: dict[int, Accuracy] = {}
     for accuracy in accuracies:
         if accuracy.version not in counting or accuracy.kind is not AccuracyKind.MEASURED:

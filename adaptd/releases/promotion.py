@@ -1,6 +1,7 @@
 """A person's word about versions: promote one, go back to an older one; and exporting again what a kill took away.
 
-An old version comes back as the next number: whoever reads the repository takes the largest, and published is immutable.
+An old version comes back as the next number: whoever reads the repository takes the largest, and published is immutable. What
+is done to a version later is done with the project's settings of that time, and their hash is on its card.
 """
 
 from dataclasses import asdict, replace
@@ -11,12 +12,12 @@ from adaptd.project.layout import Layout
 from adaptd.project.lock import publishing_alone
 from adaptd.publishing.card import GateOutcome
 from adaptd.records import EventKind, Version, VersionState
-from adaptd.releases.lineage import PUBLISHED, find_way, origin_of
-from adaptd.releases.materials import Materials
-from adaptd.releases.predictions import ask
-from adaptd.releases.publication import Candidate, Publisher, Staged
+from adaptd.releases.facts import Candidate, hash_settings
+from adaptd.releases.images import read_image_sets
+from adaptd.releases.lineage import PUBLISHED, find_chain, origin_of
+from adaptd.releases.models import VersionModels
+from adaptd.releases.publication import Publisher, Staged
 from adaptd.releases.repositories import find_unpublished, int8_repository_of, publish, recover_alone
-from adaptd.releases.weights import load_version
 from adaptd.store import NewVersion, Store, Transaction
 
 
@@ -64,15 +65,15 @@ def get_version(tx: Transaction, number: int) -> Version:
 
 def _find_before(tx: Transaction) -> Version:
     """The version that was served before the one that is, unless somebody went back behind it."""
-    way = find_way(tx.versions.list_all())
-    if not way:
+    chain = find_chain(tx.versions.list_all())
+    if not chain:
         raise PublishError("nothing is promoted: there is nothing to go back from")
-    if len(way) == 1:
+    if len(chain) == 1:
         raise PublishError(
-            f"nothing was promoted before version {origin_of(way[0])}, whose weights are served: "
+            f"nothing was promoted before version {origin_of(chain[0])}, whose weights are served: "
             "`adaptd versions` lists all, and `adaptd rollback N` takes any that was promoted"
         )
-    return way[-2]
+    return chain[-2]
 
 
 def _refuse_same(version: Version, promoted: Version | None) -> None:
@@ -91,19 +92,21 @@ class Promoter:
     ) -> None:
         self._project, self._store, self._version, self._promoted = project, store, version, promoted
         self._forced_because = forced_because
+        layout = Layout(project.state)
         with store.reading() as tx:
             self._episode = tx.episodes.get(version.episode_id)
-            self._row = [accuracy for accuracy in tx.accuracies.list_all() if accuracy.version == origin_of(version)]
+            self._row = tx.accuracies.list_for(origin_of(version))
             self._next = tx.versions.next_number()
             self._own_parent = None if version.parent is None else tx.versions.get(version.parent)
-            self._materials = Materials.read(tx, Layout(project.state), self._episode)
-        self._publisher = Publisher(project, store, self._materials)
-        self._model = load_version(Layout(project.state), version)
+            images = read_image_sets(tx, layout)
+        self._models = VersionModels(layout, images, project.settings.evaluation.batch_size)
+        self._publisher = Publisher(project, store, images, self._models)
 
     def run(self) -> Version:
-        """Judge, export, prove, commit, publish."""
+        """Evaluate, judge, export, prove, commit, publish."""
         old = self._version
-        gate = self._judge()
+        predictions = self._models.predict(old)
+        gate = self._publisher.judge(self._promoted, predictions, old.classes)
         if not gate.passed and self._forced_because is None:
             said = " ".join(gate.reasons)
             raise PublishError(f"{said} To overrule the gate: adaptd promote {old.version} --force --why REASON")
@@ -130,17 +133,24 @@ class Promoter:
             tx.events.add(EventKind.VERSION_EXPORTED_AGAIN, f"the files of version {number} were lost", version=number)
         publish(self._project, self._store, version)
 
-    def _judge(self) -> GateOutcome:
-        answers = ask(self._model, self._materials, self._project.settings.evaluation.batch_size)
-        return self._publisher.judge(self._promoted, answers, self._version.classes)
-
     def _stage(self, number: int, restores: int | None, gate: GateOutcome, parent: Version | None) -> Staged:
-        forced = None if gate.passed else self._forced_because
-        episode, digest = self._episode, self._version.weights_sha256
-        candidate = Candidate(number, self._model, digest, episode, episode.number or 0, parent, self._row, restores, forced)
-        staged = self._publisher.stage(candidate, gate)
+        """Export and prove."""
+        version, episode = self._version, self._episode
+        candidate = Candidate(
+            number=number,
+            model=self._models.load(version),
+            weights_sha256=version.weights_sha256,
+            episode=episode,
+            episode_number=episode.number or 0,
+            config_hash=hash_settings(self._project.settings, episode),
+            parent=parent,
+            row=self._row,
+            restores=restores,
+            forced_because=None if gate.passed else self._forced_because,
+        )
+        staged = self._publisher.prove(candidate, self._publisher.export(candidate, gate))
         if staged.sha256 is None:
-            raise PublishError(f"version {self._version.version} cannot be published: {staged.gate.reasons[0]}")
+            raise PublishError(f"version {version.version} cannot be published: {staged.gate.reasons[0]}")
         return staged
 
     def _commit(self, tx: Transaction, number: int, staged: Staged, *, is_old: bool) -> None:

@@ -1,56 +1,36 @@
-"""A model becomes a version: judged by the gate, exported, proven, committed, published. Torch is needed for all but the last.
+"""A model becomes a version, step by step: judged by the gate, exported, proven, and recorded. Showing it is `repositories`'.
 
 The order is what makes it safe: the files are whole in the staging folder, then the store says so, then one rename shows them.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from pathlib import Path
 
-from adaptd.errors import ExportFailed, ParityFailed, RepositoryConflict
+from adaptd.errors import ExportFailed, ParityFailed, PublishError, RepositoryConflict
+from adaptd.evaluation.predictions import Predictions
 from adaptd.files import hash_file, write_file
-from adaptd.learning.backbones import Classifier
 from adaptd.project.layers import Project
-from adaptd.project.layout import Layout
-from adaptd.publishing.card import CARD_FILE, Ancestor, Card, Facts, GateOutcome, RowEntry, software_versions
-from adaptd.publishing.export import export_proven
-from adaptd.publishing.gate import Best, judge
+from adaptd.publishing.card import CARD_FILE, Card, Facts, GateOutcome, Parity, software_versions
+from adaptd.publishing.comparisons import compare
+from adaptd.publishing.export import Exporter, export_model, prove_model
+from adaptd.publishing.gate import judge
 from adaptd.publishing.triton import MODEL_FILE
-from adaptd.records import Accuracy, Episode, GateDecision, Int8Model, Version, VersionState
+from adaptd.records import GateDecision, Int8Model, Version, VersionState
+from adaptd.releases.facts import Candidate, read_best, read_facts
+from adaptd.releases.images import ImageSets
 from adaptd.releases.int8 import stage_int8
-from adaptd.releases.lineage import find_best, find_way
-from adaptd.releases.materials import Materials
-from adaptd.releases.predictions import Answers, ask, compare
+from adaptd.releases.models import VersionModels
 from adaptd.releases.repositories import repository_of
-from adaptd.releases.weights import load_version
 from adaptd.store import Store, Transaction
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A model that may become a version.
+class Exported:
+    """A candidate's ONNX file in the staging folder, unproven. There are no facts where the candidate was refused."""
 
-    Args:
-        number: of the version it would be.
-        model: the classifier.
-        weights_sha256: of its file.
-        episode: that made it, with its number t.
-        number_of_episode: t.
-        parent: the promoted version it follows.
-        row: its accuracies.
-        restores: the version whose weights these are, where an old one is brought back.
-        forced_because: why a person overruled the gate.
-    """
-
-    number: int
-    model: Classifier
-    weights_sha256: str
-    episode: Episode
-    number_of_episode: int
-    parent: Version | None
-    row: Sequence[Accuracy]
-    restores: int | None = None
-    forced_because: str | None = None
+    gate: GateOutcome
+    facts: Facts | None = None
+    exporter: Exporter = Exporter.TRACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,44 +44,57 @@ class Staged:
 
 
 class Publisher:
-    """Judges candidates of one project and puts them into its staging folder."""
+    """Takes candidates of one project through gate and proof into its staging folder.
 
-    def __init__(self, project: Project, store: Store, materials: Materials) -> None:
-        self._project, self._store, self._materials = project, store, materials
-        self._layout = Layout(project.state)
+    Args:
+        project: with the settings that count for these candidates.
+        store: its store.
+        images: what models are judged on.
+        models: the models of its versions.
+    """
+
+    def __init__(self, project: Project, store: Store, images: ImageSets, models: VersionModels) -> None:
+        self._settings, self._project, self._store = project.settings, project, store
+        self._images, self._models = images, models
         self._repository = repository_of(project)
 
-    def judge(self, promoted: Version | None, answers: Answers, classes: Sequence[str]) -> GateOutcome:
-        """The gate's decision on a model by its answers, against the promoted version."""
-        settings = self._project.settings
-        before = None
-        if promoted is not None:
-            model = load_version(self._layout, promoted)
-            before = ask(model, self._materials, settings.evaluation.batch_size)
-        return judge(compare(self._materials, before, answers), settings.gate, classes, self._find_best())
+    def judge(self, promoted: Version | None, predictions: Predictions, classes: tuple[str, ...]) -> GateOutcome:
+        """The gate's decision on a model by its predictions, against the promoted version."""
+        before = None if promoted is None else self._models.predict(promoted)
+        with self._store.reading() as tx:
+            best = read_best(tx)
+        return judge(compare(self._images.domains, before, predictions), self._settings.gate, classes, best)
 
-    def stage(self, candidate: Candidate, gate: GateOutcome) -> Staged:
-        """Export and prove a candidate that passed; one that cannot be proven is refused with the reason."""
+    def export(self, candidate: Candidate, gate: GateOutcome) -> Exported:
+        """Write the ONNX file of a candidate that passed, or that a person wants all the same."""
         if not gate.passed and candidate.forced_because is None:
-            return Staged(gate, None)
-        folder = self._repository.prepare(candidate.number)
-        facts = self._facts(candidate)
+            return Exported(gate)
+        path = self._repository.prepare(candidate.number) / MODEL_FILE
+        with self._store.reading() as tx:
+            facts = read_facts(tx, candidate, self._repository.name, self._images.preprocessing)
         try:
-            parity = export_proven(
-                candidate.model, folder / MODEL_FILE, self._project.settings.export, facts, self._materials.open_samples()
-            )
+            return Exported(gate, facts, export_model(candidate.model, path, self._settings.export.opset, facts))
+        except ExportFailed as problem:
+            return Exported(self._refuse(candidate, gate, problem))
+
+    def prove(self, candidate: Candidate, exported: Exported) -> Staged:
+        """Seal a version that answers as its model does; one that cannot be proven or shown is refused with the reason."""
+        facts, gate = exported.facts, exported.gate
+        if facts is None:
+            return Staged(gate, None)
+        folder = self._repository.prepared(candidate.number)
+        try:
+            parity = self._check_parity(candidate, exported, folder / MODEL_FILE, facts)
             digest = hash_file(folder / MODEL_FILE)
             known = facts.model_dump() | {"gate": gate, "forced_because": candidate.forced_because, "parity": parity}
             card = Card(**known, model_sha256=digest, versions=software_versions())
             self._repository.check_place(card)
         except (ExportFailed, ParityFailed, RepositoryConflict) as problem:
-            self._repository.discard(candidate.number)
-            refused = GateOutcome(passed=False, reasons=(str(problem), *gate.reasons), figures=gate.figures)
-            return Staged(refused, None)
+            return Staged(self._refuse(candidate, gate, problem), None)
         write_file(folder / CARD_FILE, card.to_text().encode())
         self._repository.seal(candidate.number)
-        wants_int8 = self._project.settings.export.quantize
-        int8 = stage_int8(self._project, self._materials, facts, folder / MODEL_FILE) if wants_int8 else None
+        wants_int8 = self._settings.export.quantize
+        int8 = stage_int8(self._project, self._images, facts, folder / MODEL_FILE) if wants_int8 else None
         return Staged(gate, digest, int8, candidate.forced_because)
 
     def record(self, tx: Transaction, version: int, staged: Staged) -> None:
@@ -115,53 +108,10 @@ class Publisher:
         tx.versions.set_model(version, f"{self._repository.name}/{version}", staged.sha256)
         tx.versions.set_state(version, VersionState.PROMOTED)
 
-    def _find_best(self) -> dict[str, Best]:
-        """By domain name, the best that was measured on the way to the promoted version."""
-        with self._store.reading() as tx:
-            names = {domain.id: domain.name for domain in tx.domains.list_all()}
-            found = find_best(find_way(tx.versions.list_all()), tx.accuracies.list_all())
-        return {names[key]: Best(accuracy.version, accuracy.value, accuracy.n) for key, accuracy in found.items()}
+    def _check_parity(self, candidate: Candidate, exported: Exported, path: Path, facts: Facts) -> Parity:
+        samples = {domain.name: self._images.open_sample(domain) for domain in self._images.domains}
+        return prove_model(candidate.model, path, self._settings.export, facts, samples, exported.exporter)
 
-    def _facts(self, candidate: Candidate) -> Facts:
-        with self._store.reading() as tx:
-            names = {domain.id: domain.name for domain in tx.domains.list_all()}
-            lineage = _lineage(tx, candidate.parent, names)
-        model = candidate.model.settings
-        return Facts(
-            model=self._repository.name,
-            version=candidate.number,
-            parent=candidate.parent.version if candidate.parent else None,
-            restores=candidate.restores,
-            episode=candidate.number_of_episode,
-            domain=names[candidate.episode.domain_id],
-            created_at=datetime.now(UTC),
-            backbone=model.backbone,
-            classes=model.classes,
-            preprocessing=self._materials.preprocessing,
-            lineage=lineage,
-            row=tuple(_entry(accuracy, names) for accuracy in candidate.row),
-            weights_sha256=candidate.weights_sha256,
-            config_hash=candidate.episode.config_hash,
-        )
-
-
-def _lineage(tx: Transaction, parent: Version | None, names: dict[int, str]) -> tuple[Ancestor, ...]:
-    """The way from the source to the parent."""
-    way: list[Ancestor] = []
-    while parent is not None:
-        episode = tx.episodes.get(parent.episode_id)
-        way.append(Ancestor(version=parent.version, episode=episode.number or 0, domain=names[episode.domain_id]))
-        parent = None if parent.parent is None else tx.versions.get(parent.parent)
-    return tuple(reversed(way))
-
-
-def _entry(accuracy: Accuracy, names: dict[int, str]) -> RowEntry:
-    return RowEntry(
-        domain=names[accuracy.domain_id],
-        value=accuracy.value,
-        kind=accuracy.kind,
-        n=accuracy.n,
-        low=accuracy.low,
-        high=accuracy.high,
-        estimator=accuracy.estimator,
-    )
+    def _refuse(self, candidate: Candidate, gate: GateOutcome, problem: PublishError) -> GateOutcome:
+        self._repository.discard(candidate.number)
+        return GateOutcome(passed=False, reasons=(str(problem), *gate.reasons), figures=gate.figures)

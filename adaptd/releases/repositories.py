@@ -1,6 +1,6 @@
 """The model repositories of a project as the store wants them: finished after a kill, thinned out by retention. Needs no torch.
 
-There is one for the versions and, where int8 is wanted, one for their twins.
+There is one for the versions and, where int8 is wanted, one for their int8 models.
 """
 
 import logging
@@ -28,37 +28,36 @@ def repository_of(project: Project, name: str | None = None) -> Repository:
 
 
 def int8_repository_of(project: Project) -> Repository:
-    """Where their int8 twins are."""
+    """Where their int8 models are."""
     return repository_of(project, quantized_name(project.settings.model.name))
 
 
 def find_promises(versions: Iterable[Version]) -> Promises:
-    """What the store wants to stand in the models folder: promoted versions, and their twins.
+    """What the store wants to stand in the models folder: promoted versions, and their int8 models.
 
-    Where no promoted version has a twin, the newest twin stays: its clients have nothing better.
+    Where no promoted version has an int8 model, the newest of these stays: its clients have nothing better.
     """
     found: Promises = {}
     newest: dict[str, tuple[int, str]] = {}
     for version in (v for v in versions if v.state in PUBLISHED and v.model_path is not None):
-        name, digest, twin = Path(version.model_path or "").parts[0], version.model_sha256, find_int8(version)
-        if twin is not None:
-            newest[quantized_name(name)] = (version.version, twin)
+        name, digest, int8 = (
+            Path(version.model_path or "").parts[0],
+            version.model_sha256,
+            version.int8.sha256 if version.int8 else None,
+        )
+        if int8 is not None:
+            newest[quantized_name(name)] = (version.version, int8)
         if version.state is VersionState.PROMOTED and digest is not None:
             found.setdefault(name, {})[version.version] = digest
-            if twin is not None:
-                found.setdefault(quantized_name(name), {})[version.version] = twin
+            if int8 is not None:
+                found.setdefault(quantized_name(name), {})[version.version] = int8
     for name, (number, digest) in newest.items():
         found.setdefault(name, {number: digest})
     return found
 
 
-def find_int8(version: Version) -> str | None:
-    """The hash of a version's int8 twin; None where it has none."""
-    return version.int8.sha256 if version.int8 else None
-
-
 def publish(project: Project, store: Store, version: Version) -> None:
-    """Show a version that the store has promoted, and its twin, then retire what retention does not keep."""
+    """Show a version that the store has promoted, and its int8 model, then retire what retention does not keep."""
     for name, promised in find_promises([version]).items():
         for number, digest in promised.items():
             repository_of(project, name).publish(number, digest)

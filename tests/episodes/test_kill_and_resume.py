@@ -18,7 +18,7 @@ def snapshot(shop) -> dict:
     """Everything that must be the same, bit for bit; seconds, dates and attempts may differ."""
     files = [path for room in ("cache", "memory", "weights") for path in sorted((shop.state / room).rglob("*")) if path.is_file()]
     reports = shop.rows(
-        "SELECT number, domain_id, batch, method, seed, config, config_hash, state, report FROM episodes ORDER BY id"
+        "SELECT number, domain_id, delivery, method, seed, config, config_hash, state, report FROM episodes ORDER BY id"
     )
     return {
         "files": {str(path.relative_to(shop.state)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files},

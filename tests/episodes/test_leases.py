@@ -10,9 +10,11 @@ import time
 import pytest
 
 from adaptd.episodes import leases
-from adaptd.episodes.leases import is_gone, name_owner, take_lease
-from adaptd.errors import StoreConflict
+from adaptd.episodes.leases import holding_lease, is_gone, name_owner, take_lease
+from adaptd.errors import Interrupted, StoreConflict
 from adaptd.machine import boot_id, process_started
+from adaptd.project.layers import Project
+from adaptd.project.settings import DatabaseSettings, Settings
 from adaptd.records import DomainState, Lease
 from adaptd.store import NewEpisode, Store
 
@@ -103,3 +105,34 @@ def test_a_lease_given_back_is_free_at_once(store, episode):
     with store.writing() as tx:
         tx.episodes.release(episode, first)
     assert take_lease(store, episode).fence == first.fence + 1
+
+
+@pytest.fixture
+def project(address, tmp_path):
+    """A project with that store."""
+    return Project(tmp_path, Settings(database=DatabaseSettings(url=address)), {})
+
+
+def test_a_lease_is_kept_however_long_nothing_else_is_written(project, store, episode, monkeypatch):
+    """Much longer than one lasts; afterwards it is free at once, also where the work was interrupted."""
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.5)
+    monkeypatch.setattr(leases, "RENEW_SECONDS", 0.1)
+    with pytest.raises(Interrupted), holding_lease(project, store, episode) as lease:
+        time.sleep(1.5)
+        with store.reading() as tx:
+            standing = tx.episodes.get(episode).lease
+        assert (standing.fence, is_gone(standing, time.monotonic())) == (lease.fence, False)
+        raise Interrupted(signal.SIGTERM)
+    with store.reading() as tx:
+        assert tx.episodes.get(episode).lease is None
+
+
+def test_a_lease_that_was_taken_is_left_alone(project, store, episode, monkeypatch):
+    """Whoever lost it neither renews nor gives back what another one has."""
+    monkeypatch.setattr(leases, "RENEW_SECONDS", 0.05)
+    with holding_lease(project, store, episode) as lease:
+        with store.writing() as tx:
+            theirs = tx.episodes.lease(episode, "container:1:7", boot_id(), 1.0, gone=tx.episodes.get(episode).lease)
+        time.sleep(0.3)
+    with store.reading() as tx:
+        assert (tx.episodes.get(episode).lease, theirs.fence) == (theirs, lease.fence + 1)

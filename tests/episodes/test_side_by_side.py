@@ -9,14 +9,10 @@ import time
 
 import pytest
 
-from adaptd.episodes.running import EpisodeRunner
 from adaptd.errors import Interrupted, ProjectBusy
-from adaptd.imports.importer import Importer
 from adaptd.learning.checkpoint import read_checkpoint
-from adaptd.project.layers import load_project
 from adaptd.project.lock import find_holder, hold_project
-from adaptd.store import Store
-from tests.conftest import FAST
+from tests.episodes.library import Library
 
 
 def test_two_at_once(shop, night, source):
@@ -101,22 +97,6 @@ def test_looking_is_not_working(tmp_path):
         done.set()
         for watcher in watchers:
             watcher.join()
-
-
-class Library:
-    """An episode run inside this process, to look at it between steps."""
-
-    def __init__(self, shop, monkeypatch, night, **env: str) -> None:
-        for name, value in {**FAST, **env}.items():
-            monkeypatch.setenv(name, value)
-        self.project = load_project(shop.root)
-        self.store = Store(self.project.database, self.project.settings.database.busy_timeout_seconds)
-        importer = Importer(self.project, self.store)
-        self.episode = importer.find_unfinished("night") or importer.import_domain(night, "night").episode
-
-    def run(self, show=None, stop=None):
-        """To its end, or until stopped."""
-        return EpisodeRunner(self.project, self.store, self.episode, lambda report, _: show and show(report), stop).run()
 
 
 def test_no_step_holds_a_transaction(shop, monkeypatch, night):

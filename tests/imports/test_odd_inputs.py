@@ -245,7 +245,7 @@ class TestDomain:
     @pytest.mark.parametrize("name", ["", "source", "Upper", "../up", "a b", "-dash", "x" * 64, "night\n", "é"])
     def test_bad_names(self, shop, night, name):
         """A name that could not be a path, a label or the source is refused with the rule."""
-        assert "is no name for a domain" in shop.refuses("adapt", night, "--domain", name, code=5)
+        assert "is not a name for a domain" in shop.refuses("adapt", night, "--domain", name, code=5)
 
     def test_the_name_comes_from_the_folder(self, shop, paint, tmp_path):
         """Capitals and spaces become what names may have; a folder called source needs a name."""

@@ -12,7 +12,7 @@ from onnx import numpy_helper
 from adaptd.errors import ExportFailed, ParityFailed
 from adaptd.learning.backbones import build_classifier
 from adaptd.project.settings import ExportSettings, ModelSettings
-from adaptd.publishing.export import Exporter, export_onnx, export_proven
+from adaptd.publishing.export import Exporter, export_model, export_onnx, prove_model
 from adaptd.publishing.parity import TIE, _count_unequal, check_parity
 from adaptd.publishing.session import open_session, run_session
 
@@ -32,13 +32,19 @@ def test_small_backbones_answer_as_in_torch(tmp_path, digits, trained, facts, ba
     assert parity.equal_argmax + parity.ties / sum(parity.images.values()) == 1
 
 
+def export_and_prove(model, path, settings, facts, images):
+    """Both steps, as publishing takes them."""
+    exporter = export_model(model, path, settings.opset, facts)
+    return prove_model(model, path, settings, facts, images, exporter)
+
+
 @pytest.mark.parametrize(("backbone", "count"), [("resnet18", 300), ("mobilenet_v2", 300)])
 def test_large_backbones_answer_as_in_torch(tmp_path, digits, trained, facts, backbone, count):
     """The same for networks with BatchNorm, whose running statistics have moved, with the exporter that is tried first."""
     images = {domain: digits(domain, count) for domain in DOMAINS}
     model = trained(backbone, images["mnist"])
     assert model.training
-    parity = export_proven(model, tmp_path / "model.onnx", ExportSettings(), facts(), images)
+    parity = export_and_prove(model, tmp_path / "model.onnx", ExportSettings(), facts(), images)
     assert model.training
     assert parity.exporter == "torchscript"
     assert sum(parity.images.values()) >= 1000
@@ -122,17 +128,29 @@ def test_models_that_answer_nan_are_refused(tmp_path, digits, trained, facts):
     with torch.no_grad():
         model.classifier.bias[2] = float("nan")
     with pytest.raises(ParityFailed, match="NaN"):
-        export_proven(model, tmp_path / "model.onnx", ExportSettings(), facts(), {"mnist": images})
+        export_and_prove(model, tmp_path / "model.onnx", ExportSettings(), facts(), {"mnist": images})
 
 
 def test_the_other_exporter_steps_in(tmp_path, digits, trained, facts):
     """An opset that tracing cannot write comes from dynamo, and the record says so."""
     images = digits("mnist", 160)
-    parity = export_proven(
+    parity = export_and_prove(
         trained("lenet5", images), tmp_path / "model.onnx", ExportSettings(opset=24), facts(), {"mnist": images}
     )
     assert parity.exporter == "dynamo"
     assert onnx.load(tmp_path / "model.onnx").opset_import[0].version == 24
+
+
+def test_a_wrong_answer_is_given_to_the_other_exporter(tmp_path, digits, trained, facts):
+    """A file that tracing got wrong is written again by dynamo, and that one is proven."""
+    images, path = {"mnist": digits("mnist", 300)}, tmp_path / "model.onnx"
+    model = trained("lenet5", images["mnist"])
+    assert export_model(model, path, 18, facts()) is Exporter.TRACE
+    swap_two_classes(path)
+    assert prove_model(model, path, ExportSettings(), facts(), images, Exporter.TRACE).exporter == "dynamo"
+    swap_two_classes(path)
+    with pytest.raises(ParityFailed, match="by exporter dynamo"):
+        prove_model(model, path, ExportSettings(), facts(), images, Exporter.DYNAMO)
 
 
 def test_an_opset_nobody_writes_is_explained(tmp_path, facts):

@@ -33,7 +33,7 @@ def test_int8_is_smaller_and_nearly_as_good(tmp_path, exported, digits, facts):
     own = facts(model=quantized_name("digits"))
     folder = repository.prepare(1)
     output = folder / "model.onnx"
-    found = quantize(path, output, [images, digits("usps", 300)], images, own, max_drop=0.02)
+    found = quantize(path, output, [images, digits("usps", 300)], images, own, max_loss=0.02)
     assert found.gate.passed
     assert found.quantization.calibration_images == 512
     assert found.quantization.float_accuracy > 0.9
@@ -58,11 +58,11 @@ def test_int8_that_loses_too_much_does_not_pass(tmp_path, exported, facts):
     """Calibrated on black images, its ranges fit nothing; the reason has the figures."""
     path, images = exported
     black = ImageSet(images.ids[:64], np.zeros_like(images.pixels[:64]))
-    found = quantize(path, tmp_path / "int8.onnx", [black], images, facts(), max_drop=0.02)
+    found = quantize(path, tmp_path / "int8.onnx", [black], images, facts(), max_loss=0.02)
     assert not found.gate.passed
     (reason,) = found.gate.reasons
     assert "in int8 and" in reason
-    assert reason.endswith("allowed are 2.0%.")
+    assert reason.endswith("allowed: 2.0%.")
 
 
 def test_what_cannot_be_quantised_is_explained(tmp_path, exported, facts):
@@ -70,7 +70,7 @@ def test_what_cannot_be_quantised_is_explained(tmp_path, exported, facts):
     path, images = exported
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(ExportFailed, match="quantize = false"):
-        quantize(path, tmp_path / "int8.onnx", [images], images, facts(), max_drop=0.02)
+        quantize(path, tmp_path / "int8.onnx", [images], images, facts(), max_loss=0.02)
 
 
 def test_quantising_says_nothing_and_leaves_logging_alone(tmp_path, exported):

@@ -222,8 +222,8 @@ class TestGoingBack:
         assert is_clean(adapted_shop)
 
 
-class TestTwins:
-    def test_a_twin_stands_beside_its_version(self, adapted_shop):
+class TestInt8:
+    def test_it_stands_beside_its_version(self, adapted_shop):
         """Under its own name, with its own card and figures; retention does not take the last one from its clients."""
         keep = {"ADAPTD_EXPORT__KEEP_VERSIONS": "1"}
         adapted_shop.does("rollback", env=INT8)
@@ -240,7 +240,7 @@ class TestTwins:
         assert [path.name for path in (adapted_shop.root / "models" / "shop-int8").glob("[0-9]*")] == ["3"]
         assert is_clean(adapted_shop)
 
-    def test_a_twin_that_is_refused_is_explained(self, adapted_shop):
+    def test_one_that_is_refused_is_explained(self, adapted_shop):
         """The version itself is published all the same."""
         stray = adapted_shop.root / "models" / "shop-int8" / "9"
         stray.mkdir(parents=True)
@@ -252,8 +252,8 @@ class TestTwins:
         shutil.rmtree(stray.parent)
         assert is_clean(adapted_shop)
 
-    def test_damage_to_a_twin_is_found(self, adapted_shop):
-        """`fsck` looks at twins as it looks at versions."""
+    def test_damage_is_found(self, adapted_shop):
+        """`fsck` looks at int8 models as it looks at versions."""
         adapted_shop.does("rollback", env=INT8)
         flip(adapted_shop.root / "models" / "shop-int8" / "3" / "model.onnx")
         findings = json.loads(adapted_shop.run("fsck", "--json").stdout)["findings"]
@@ -338,6 +338,6 @@ def test_a_model_that_spoils_the_new_domain_is_rejected(adapted_shop, paint, tmp
     paint(folder / "_test", 30, 78, classes="abc")
     served = max(shop.published())
     shop.does("adapt", folder, "--epochs", 60, env=WRECK | {"ADAPTD_METHOD__MIN_AGREEMENT": "0"})
-    (newest,) = shop.rows("SELECT version, state, gate FROM versions ORDER BY version DESC LIMIT 1")
+    (newest,) = shop.rows("SELECT version, state, gate_figures FROM versions ORDER BY version DESC LIMIT 1")
     assert (newest[1], max(shop.published())) == ("rejected", served)
-    assert "odd (test)" in json.loads(newest[2])["figures"]
+    assert "odd (test)" in json.loads(newest[2])

@@ -11,7 +11,8 @@ from adaptd.library.imageset import ImageSet
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
 from adaptd.records import AccuracyKind, Domain
-from adaptd.releases.materials import Materials
+from adaptd.releases.images import read_image_sets
+from adaptd.releases.lineage import origin_of
 from adaptd.releases.promotion import get_version
 from adaptd.releases.weights import load_version
 from adaptd.store import Store
@@ -66,21 +67,19 @@ def find_difference(project: Project, store: Store, before: int, after: int) -> 
     layout = Layout(project.state)
     with store.reading() as tx:
         versions = [get_version(tx, number) for number in (before, after)]
-        newest = max(versions, key=lambda version: version.version)
-        materials = Materials.read(tx, layout, tx.episodes.get(newest.episode_id))
+        images = read_image_sets(tx, layout)
         known = {(a.version, a.domain_id, a.kind): a.value for a in tx.accuracies.list_all()}
-        names = {d.id: {i.id: i.name for i in tx.images.list_for(d.id)} for d in materials.measured_on}
+        names = {d.id: {i.id: i.name for i in tx.images.list_for(d.id)} for d in images.domains}
     models = [load_version(layout, version) for version in versions]
     batch_size = project.settings.evaluation.batch_size
     rows, examples = [], []
-    for domain in materials.measured_on:
-        images = materials.open_test(domain) or materials.open_unlabelled(domain)
-        was, now = (predict(model, images, batch_size).argmax(axis=1) for model in models)
-        kind = AccuracyKind.MEASURED if images.labels is not None else AccuracyKind.ESTIMATED
-        numbers = [version.restores or version.version for version in versions]
-        accuracies = [known.get((number, domain.id, kind)) for number in numbers]
-        rows.append(_row(domain, kind, (accuracies[0], accuracies[1]), images, was, now))
-        examples += _examples(domain, images, was, now, versions[0].classes, names[domain.id])
+    for domain in images.domains:
+        sample = images.open_sample(domain)
+        was, now = (predict(model, sample, batch_size).argmax(axis=1) for model in models)
+        kind = AccuracyKind.MEASURED if sample.labels is not None else AccuracyKind.ESTIMATED
+        accuracies = [known.get((origin_of(version), domain.id, kind)) for version in versions]
+        rows.append(_row(domain, kind, (accuracies[0], accuracies[1]), sample, was, now))
+        examples += _examples(domain, sample, was, now, versions[0].classes, names[domain.id])
     return Difference(before, after, tuple(rows), tuple(examples))
 
 
@@ -96,7 +95,7 @@ def _row(
     if images.labels is None:
         return Row(domain.name, kind, *accuracies, None, None, int(changed.sum()), len(images))
     better, worse = changed & (now == images.labels), changed & (was == images.labels)
-    before, after = (float((answers == images.labels).mean()) for answers in (was, now))
+    before, after = (float((predicted == images.labels).mean()) for predicted in (was, now))
     other = int((changed & ~better & ~worse).sum())
     return Row(domain.name, kind, before, after, int(better.sum()), int(worse.sum()), other, len(images))
 

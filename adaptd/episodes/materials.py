@@ -1,0 +1,65 @@
+"""What an episode learns from, gathered from the store. The images that its model is judged on are `releases.images`'."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from adaptd.learning.batches import EpisodeData
+from adaptd.library.cache import Cache
+from adaptd.project.layout import Layout
+from adaptd.records import Domain, Episode, Split, Version
+from adaptd.releases.images import ImageSets, read_image_sets
+from adaptd.store import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Materials:
+    """Everything one episode reads.
+
+    Args:
+        episode: the episode.
+        domain: its domain.
+        images: the image sets of all domains.
+        delivery: where the images lie that the episode learns from.
+        parent: the version that it begins with; None for the first episode.
+        earlier_versions: the source model and the one to begin with, where the episode's domain is new to R.
+        confidences: of the images in the own domain's memory so far, by image id.
+    """
+
+    episode: Episode
+    domain: Domain
+    images: ImageSets
+    delivery: Path
+    parent: Version | None
+    earlier_versions: tuple[Version, ...]
+    confidences: Mapping[int, float]
+
+    @property
+    def target(self) -> Cache:
+        """What the episode learns from."""
+        return self.images.open(self.delivery)
+
+    def open_data(self) -> EpisodeData:
+        """What a method sees."""
+        source = self.images.open_train(self.images.source)
+        if self.domain.id == self.images.source.id:
+            return EpisodeData(source)
+        memories = tuple(self.images.open(folder).images for folder in self.images.memories.values())
+        return EpisodeData(source, memories, self.target.images)
+
+
+def read_materials(tx: Transaction, layout: Layout, episode: Episode) -> Materials:
+    """Look up what an episode needs."""
+    domain, base = tx.domains.get(episode.domain_id), tx.versions.find_base()
+    images = read_image_sets(tx, layout, episode)
+    earlier = {v.version: v for v in (tx.versions.get(1), base)} if base is not None and domain.position is None else {}
+    confidences = {item.image_id: item.confidence for item in tx.memories.list_for(domain.id)}
+    delivery = layout.cache(domain.id, episode.delivery, Split.TRAIN)
+    return Materials(episode, domain, images, delivery, _find_parent(tx, episode), tuple(earlier.values()), confidences)
+
+
+def _find_parent(tx: Transaction, episode: Episode) -> Version | None:
+    """What the episode begins with. One that has begun stays with it, whatever was promoted meanwhile."""
+    if episode.base is not None and tx.checkpoints.list_for(episode.id):
+        return tx.versions.get(episode.base)
+    return tx.versions.find_base()

@@ -1,0 +1,99 @@
+"""What a model predicts on every set of images it is judged on. What follows from that is for `rows` and the gate."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from adaptd.evaluation.estimators import estimate_accuracy
+from adaptd.evaluation.evaluator import predict
+from adaptd.library.imageset import ImageSet
+from adaptd.records import Domain
+
+
+class DomainImages(Protocol):
+    """The images that models are judged on, domain by domain."""
+
+    @property
+    def source(self) -> Domain:
+        """Domain 0, which always has a test set."""
+
+    @property
+    def domains(self) -> tuple[Domain, ...]:
+        """All of them, the source first."""
+
+    def open_test(self, domain: Domain) -> ImageSet | None:
+        """Its labelled test set; None where it has none."""
+
+    def open_unlabelled(self, domain: Domain) -> ImageSet:
+        """Its own images."""
+
+    def open_memory(self, domain: Domain) -> ImageSet | None:
+        """Its memory, with pseudo-labels; None where it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A model on one set of images: logits, float32 [n, classes], and labels, int64 [n], where there are any."""
+
+    logits: NDArray[np.float32]
+    labels: NDArray[np.int64] | None
+
+    @property
+    def classes(self) -> NDArray[np.int64]:
+        """The class of each image."""
+        best: NDArray[np.int64] = self.logits.argmax(axis=1)
+        return best
+
+    @property
+    def nonfinite(self) -> int:
+        """Images with NaN or infinity among their logits."""
+        return int((~np.isfinite(self.logits).all(axis=1)).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """A model on many domains, by domain id.
+
+    Args:
+        source: the source's test set.
+        tests: labelled test sets.
+        unlabelled: of each domain without a test set, its own images.
+        memories: of each domain without a test set, its memory if it has one.
+    """
+
+    source: Prediction
+    tests: dict[int, Prediction]
+    unlabelled: dict[int, Prediction]
+    memories: dict[int, Prediction]
+
+    def estimate(self, domain_id: int) -> float:
+        """The accuracy on a domain without a test set."""
+        assert self.source.labels is not None
+        return estimate_accuracy(self.source.logits, self.source.labels, self.unlabelled[domain_id].logits)
+
+
+def predict_domains(
+    model: nn.Module, images: DomainImages, batch_size: int, domains: Sequence[Domain] | None = None
+) -> Predictions:
+    """Run a model over everything it is judged on: all domains, or the source and some others."""
+    tests: dict[int, Prediction] = {}
+    unlabelled: dict[int, Prediction] = {}
+    memories: dict[int, Prediction] = {}
+
+    def run(found: ImageSet) -> Prediction:
+        return Prediction(predict(model, found, batch_size), found.labels)
+
+    for domain in images.domains if domains is None else dict.fromkeys((images.source, *domains)):
+        test = images.open_test(domain)
+        if test is not None:
+            tests[domain.id] = run(test)
+            continue
+        unlabelled[domain.id] = run(images.open_unlabelled(domain))
+        memory = images.open_memory(domain)
+        if memory is not None:
+            memories[domain.id] = run(memory)
+    return Predictions(tests[images.source.id], tests, unlabelled, memories)

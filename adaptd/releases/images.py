@@ -1,0 +1,104 @@
+"""The images that versions of a project are judged on. What an episode learns from them is not decided here."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from adaptd.library.cache import Cache, open_cache
+from adaptd.library.imageset import ImageSet
+from adaptd.library.memories import find_memory_episodes
+from adaptd.library.preprocessing import Preprocessing
+from adaptd.project.layout import Layout
+from adaptd.records import Domain, Episode, EpisodeState, Split
+from adaptd.store import Transaction
+
+Part = tuple[int, Split]
+"""One cache of a domain: the number of a delivery, and what its images are for."""
+
+
+class ImageSets:
+    """Image sets by domain. Each cache is opened once and kept: a memory map costs next to nothing.
+
+    Args:
+        layout: where caches lie.
+        domains: all of them, the source first.
+        parts: of each domain, by id.
+        memories: by domain id, where the memory's pixels lie.
+    """
+
+    def __init__(
+        self, layout: Layout, domains: tuple[Domain, ...], parts: Mapping[int, tuple[Part, ...]], memories: Mapping[int, Path]
+    ) -> None:
+        self.domains, self.memories = domains, memories
+        self._layout, self._parts = layout, parts
+        self._opened: dict[Path, Cache] = {}
+
+    @property
+    def source(self) -> Domain:
+        """Domain 0."""
+        return self.domains[0]
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """How the images were made."""
+        return self._open(self.source, Split.TRAIN)[0].index.preprocessing
+
+    def open(self, folder: Path) -> Cache:
+        """A cache; the same one every time."""
+        if folder not in self._opened:
+            self._opened[folder] = open_cache(folder)
+        return self._opened[folder]
+
+    def open_train(self, domain: Domain) -> ImageSet:
+        """A domain's own images, of all its deliveries, with the labels that the source's have."""
+        return join_sets([cache.images for cache in self._open(domain, Split.TRAIN)])
+
+    def open_unlabelled(self, domain: Domain) -> ImageSet:
+        """A domain's own images, for estimates."""
+        return self.open_train(domain).unlabelled()
+
+    def open_test(self, domain: Domain) -> ImageSet | None:
+        """A domain's labelled test set, None where it has none."""
+        caches = self._open(domain, Split.TEST)
+        return join_sets([cache.images for cache in caches]) if caches else None
+
+    def open_memory(self, domain: Domain) -> ImageSet | None:
+        """A past domain's memory, with its pseudo-labels; None where it has none."""
+        return self.open(self.memories[domain.id]).images if domain.id in self.memories else None
+
+    def open_sample(self, domain: Domain) -> ImageSet:
+        """Images of a domain: labelled ones where there are any."""
+        return self.open_test(domain) or self.open_unlabelled(domain)
+
+    def _open(self, domain: Domain, split: Split) -> list[Cache]:
+        """The caches of a split. The store says which there are: one that is gone must not pass for none."""
+        parts = self._parts[domain.id]
+        return [self.open(self._layout.cache(domain.id, delivery, part)) for delivery, part in parts if part is split]
+
+
+def read_image_sets(tx: Transaction, layout: Layout, learning: Episode | None = None) -> ImageSets:
+    """Those of all domains that have a column in R; with an episode that is learning, its domain and delivery as well."""
+    domains = sorted((d for d in tx.domains.list_all() if d.position is not None), key=lambda d: d.position or 0)
+    done = tx.episodes.list_all(EpisodeState.DONE)
+    learned = {(episode.domain_id, episode.delivery) for episode in done}
+    remembered = find_memory_episodes(done)
+    memories = {d.id: layout.memory(d.id, remembered[d.id]) for d in domains if d.position and d.id in remembered}
+    if learning is not None:
+        learned.add((learning.domain_id, learning.delivery))
+        if learning.domain_id not in {domain.id for domain in domains}:
+            domains.append(tx.domains.get(learning.domain_id))
+    parts = {d.id: tuple(part for part in tx.images.list_parts(d.id) if (d.id, part[0]) in learned) for d in domains}
+    return ImageSets(layout, tuple(domains), parts, memories)
+
+
+def join_sets(sets: list[ImageSet]) -> ImageSet:
+    """One set of several; a single one stays a memory map."""
+    if len(sets) == 1:
+        return sets[0]
+    labels = [images.labels for images in sets if images.labels is not None]
+    return ImageSet(
+        np.concatenate([images.ids for images in sets]),
+        np.concatenate([images.pixels for images in sets]),
+        np.concatenate(labels) if len(labels) == len(sets) else None,
+    )
