@@ -21,7 +21,7 @@ def stage_twin(project: Project, materials: Materials, facts: Facts, model: Path
     test = materials.open_test(materials.source)
     assert test is not None
     calibration = [materials.open_unlabelled(materials.source), *map(materials.open_memory, materials.list_remembered())]
-    allowed = project.settings.export.quantized_max_drop
+    allowed = project.settings.export.quantized_max_loss
     try:
         twin = quantize(model, folder / MODEL_FILE, calibration, test, facts, allowed)
         digest = hash_file(folder / MODEL_FILE)

@@ -4,7 +4,7 @@ import pytest
 
 from adaptd.cli import configuration, reference
 from adaptd.daemon.supervisor import FIXED
-from adaptd.project.layers import setting_names
+from adaptd.project.catalogue import setting_names
 from tests.conftest import REPOSITORY
 
 PAGES = {"configuration.md": configuration.render_page, "cli.md": reference.render_page}

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from adaptd.learning.augment import Augmentation, blend, draw_warp, to_float, warp
-from adaptd.project.settings import AugmentationSettings
+from adaptd.learning.settings import AugmentationSettings
 
 NOTHING = {
     "brightness": 0.0,

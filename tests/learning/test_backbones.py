@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 
 from adaptd.errors import ConfigError, WeightsMismatch, WeightsUnavailable
 from adaptd.learning.backbones import build_classifier
+from adaptd.learning.settings import ModelSettings
 from adaptd.learning.weights import load_classifier, load_weights, save_classifier
-from adaptd.project.settings import ModelSettings
 
 DATA = Path(os.environ.get("ADAPTD_BENCH_DATA", "../shared/data"))
 CLASSES = ("a", "b", "c")

@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptd.errors import ConfigError, ProjectNotFound
-from adaptd.project.layers import find_project, load_project, parse_settings, render_toml, sections, setting_names
+from adaptd.project.catalogue import sections, setting_names
+from adaptd.project.layers import find_project, load_project, parse_settings
 from adaptd.project.settings import Settings
+from adaptd.project.toml import render_toml
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -216,7 +218,7 @@ class TestProblems:
 class TestTemplate:
     def test_the_shipped_file_is_current(self):
         """The top-level adaptd.toml is what the settings render to."""
-        assert (REPOSITORY / "adaptd.toml").read_text() == render_toml(), "run: python -m adaptd.project.layers > adaptd.toml"
+        assert (REPOSITORY / "adaptd.toml").read_text() == render_toml(), "run: python -m adaptd.project.toml > adaptd.toml"
 
     def test_it_says_the_defaults(self):
         """Every key is there with its default."""

@@ -8,7 +8,7 @@ from adaptd.errors import DomainNotRecognised
 from adaptd.learning.methods.labelling import NOT_YET, Labelling, choose, label, spread_memory
 from adaptd.learning.methods.trust import check_recognised, kappa
 from adaptd.learning.seeding import generator
-from adaptd.project.settings import MemorySettings
+from adaptd.learning.settings import MemorySettings
 
 
 def clouds(count: int = 60, noise: float = 0.1) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
