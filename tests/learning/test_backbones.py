@@ -40,7 +40,7 @@ def test_backbones_encode_project_and_classify(backbone, features):
     for mode in (True, False):
         encoded = model.train(mode).encode(torch.rand(2, 3, 32, 32))
         assert encoded.shape == (2, features)
-        torch.testing.assert_close(model.project(encoded).norm(dim=1), torch.ones(2))
+        torch.testing.assert_close(model.embed(encoded).norm(dim=1), torch.ones(2))
         assert model.classify(encoded).shape == (2, 3)
 
 

@@ -17,7 +17,7 @@ SCHEMA = json.loads((REPOSITORY / "docs" / "schemas" / "versions.json").read_tex
 WRECK = {"ADAPTD_TRAINING__LEARNING_RATE": "3"}
 """Five hundred times the rate that goes with this network."""
 
-INT8 = {"ADAPTD_EXPORT__QUANTIZE": "true", "ADAPTD_EXPORT__QUANTIZED_MAX_DROP": "1"}
+INT8 = {"ADAPTD_EXPORT__QUANTIZE": "true", "ADAPTD_EXPORT__QUANTIZED_MAX_LOSS": "1"}
 
 
 def versions(shop) -> list[dict]:

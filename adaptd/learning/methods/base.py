@@ -117,6 +117,5 @@ class Method(Generic[Options]):
 def create_method(plan: Plan, model: Classifier, data: EpisodeData) -> Method[Any]:
     """The plan's method, ready for one episode."""
     module, _, name = get_entry(plan.method).implementation.partition(":")
-    path = module if "." in module else f"{__package__}.{module}"
-    method: Method[Any] = getattr(import_module(path), name)(plan, model, data)
+    method: Method[Any] = getattr(import_module(module), name)(plan, model, data)
     return method

@@ -28,7 +28,7 @@ class Entry:
     """What is known about a method before it is loaded.
 
     Args:
-        implementation: "module:Class" in this package.
+        implementation: "module:Class", imported when an episode begins.
         options: its `[method.<name>]`.
         rule: its update rule, where [training] names none.
         rates: peak learning rates by rule, where [training] names none.
@@ -42,15 +42,17 @@ class Entry:
     adapts: bool = True
 
 
+_HERE = __package__
+
 METHODS: dict[str, Entry] = {
-    "grcl": Entry("grcl:Grcl", GrclOptions),
-    "contrastive+sdc": Entry("grcl:ContrastiveSdc", ContrastiveSdcOptions),
-    "contrastive+source": Entry("multitask:ContrastiveSource", ContrastiveSourceOptions),
-    "contrastive+source+memory": Entry("multitask:ContrastiveSourceMemory", ContrastiveSourceMemoryOptions),
-    "source-only": Entry("source_only:SourceOnly"),
-    "guarded": Entry("guarded:Guarded", GuardedOptions, "rmsprop"),
-    "self-training": Entry("guarded:SelfTraining", SelfTrainingOptions, "rmsprop"),
-    "supervised": Entry("supervised:Supervised", rule="adamw", adapts=False),
+    "grcl": Entry(f"{_HERE}.grcl:Grcl", GrclOptions),
+    "contrastive+sdc": Entry(f"{_HERE}.grcl:ContrastiveSdc", ContrastiveSdcOptions),
+    "contrastive+source": Entry(f"{_HERE}.multitask:ContrastiveSource", ContrastiveSourceOptions),
+    "contrastive+source+memory": Entry(f"{_HERE}.multitask:ContrastiveSourceMemory", ContrastiveSourceMemoryOptions),
+    "source-only": Entry(f"{_HERE}.source_only:SourceOnly"),
+    "guarded": Entry(f"{_HERE}.guarded:Guarded", GuardedOptions, "rmsprop"),
+    "self-training": Entry(f"{_HERE}.guarded:SelfTraining", SelfTrainingOptions, "rmsprop"),
+    "supervised": Entry(f"{_HERE}.supervised:Supervised", rule="adamw", adapts=False),
 }
 
 
