@@ -168,8 +168,9 @@ def test_the_source_episode_learns_batchnorm_statistics(settings, data):
     assert not torch.equal(before["encoder.bn1.running_mean"], episode.model.state_dict()["encoder.bn1.running_mean"])
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "source-only"])
-@pytest.mark.parametrize("backbone", ["lenet5", "resnet18"])
+@pytest.mark.parametrize(
+    ("method", "backbone"), [*((name, "lenet5") for name in METHODS if name != "source-only"), ("supervised", "resnet18")]
+)
 def test_a_non_finite_step_changes_nothing_and_is_counted(settings, data, method, backbone):
     """One poisoned step of any method is skipped: weights, statistics, update rules and what the method owns stay as they are."""
     episode = start(settings(backbone, epochs=1), data, method)

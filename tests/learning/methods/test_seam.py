@@ -18,7 +18,7 @@ from adaptd.learning.plan import Plan
 
 
 class Toy(Method[NoOptions]):
-    """MCD's three steps: both classifiers learn the source; then they part on the target; then the encoder brings them together."""
+    """MCD's three steps: both classifiers learn the source; they part on the target; the encoder brings them together."""
 
     kept = ("gaps",)
 
