@@ -36,7 +36,7 @@ kills: install  ## sixty random SIGKILLs of the daemon; `make test` has twenty
 	ADAPTD_KILLS=60 $(BIN)/python -m pytest tests/process/test_kills.py
 
 docs: install  ## the pages that are made from the code
-	$(BIN)/python -m adaptd.project.layers > adaptd.toml
+	$(BIN)/python -m adaptd.project.toml > adaptd.toml
 	$(BIN)/python -m adaptd.cli.configuration > docs/configuration.md
 	$(BIN)/python -m adaptd.cli.reference > docs/cli.md
 

@@ -14,30 +14,30 @@ from adaptd.bench.recipes import data_folder, load_digits
 from adaptd.project.layers import resolve_settings
 
 PLAIN = {
-    "method.warp": 0.0,
-    "method.blend": 0.0,
-    "method.views": 1,
-    "method.propagate": False,
-    "method.curriculum": False,
+    "method.guarded.warp": 0.0,
+    "method.guarded.mixup": 0.0,
+    "method.guarded.views": 1,
+    "method.guarded.propagate": False,
+    "method.guarded.curriculum": False,
 }
 """Nothing but pseudo-labels where classifier and clusters agree."""
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "guarded": ("guarded", {}),
     "without the projection": ("self-training", {}),
-    "without propagation": ("guarded", {"method.propagate": False}),
-    "without views": ("guarded", {"method.views": 1}),
-    "without warping": ("guarded", {"method.warp": 0.0}),
-    "without blending": ("guarded", {"method.blend": 0.0}),
-    "without the curriculum": ("guarded", {"method.curriculum": False}),
+    "without propagation": ("guarded", {"method.guarded.propagate": False}),
+    "without views": ("guarded", {"method.guarded.views": 1}),
+    "without warping": ("guarded", {"method.guarded.warp": 0.0}),
+    "without mixup": ("guarded", {"method.guarded.mixup": 0.0}),
+    "without the curriculum": ("guarded", {"method.guarded.curriculum": False}),
     "without memories": ("guarded", {"training.memory_share": 0.0}),
     "SGD's metric": ("guarded", {"training.optimizer": "sgd"}),
     "plain: none of the pieces": ("guarded", PLAIN),
-    "plain + propagation": ("guarded", PLAIN | {"method.propagate": True}),
-    "plain + views": ("guarded", PLAIN | {"method.views": 4}),
-    "plain + warping": ("guarded", PLAIN | {"method.warp": 1.0}),
-    "plain + blending": ("guarded", PLAIN | {"method.blend": None}),
-    "plain + curriculum": ("guarded", PLAIN | {"method.curriculum": True}),
+    "plain + propagation": ("guarded", PLAIN | {"method.guarded.propagate": True}),
+    "plain + views": ("guarded", PLAIN | {"method.guarded.views": 4}),
+    "plain + warping": ("guarded", PLAIN | {"method.guarded.warp": 1.0}),
+    "plain + mixup": ("guarded", PLAIN | {"method.guarded.mixup": None}),
+    "plain + curriculum": ("guarded", PLAIN | {"method.guarded.curriculum": True}),
 }
 
 

@@ -18,8 +18,8 @@ from adaptd.errors import DomainNotRecognised
 from adaptd.evaluation.evaluator import measure
 from adaptd.learning.backbones import Classifier
 from adaptd.learning.batches import EpisodeData
-from adaptd.learning.loop import Episode
-from adaptd.learning.methods.registry import create_method
+from adaptd.learning.loop import Training
+from adaptd.learning.methods.options import GuardedOptions
 from adaptd.learning.plan import Plan
 from adaptd.learning.weights import load_classifier
 from adaptd.library.imageset import ImageSet
@@ -59,8 +59,8 @@ def main() -> None:
     chosen = parser.parse_args()
     data = data_folder(chosen.data)
     recipe = load_digits(data)
-    plan = Plan.for_adaptation(resolve_settings(recipe.settings, {"training.epochs": chosen.epochs}))
-    trusting = replace(plan, method=plan.method.model_copy(update={"min_agreement": 0.0}))
+    plan = Plan.for_adaptation(resolve_settings(recipe.settings, {"training.epochs": chosen.epochs}), "guarded")
+    trusting = replace(plan, options=GuardedOptions(min_agreement=0.0))
     torch.set_num_threads(plan.threads)
     names = " ".join(domain.name for domain in recipe.domains)
     sys.stdout.write(f"| drop | refused | R's row without the refusal: {names} |\n| --- | --- | --- |\n")
@@ -68,12 +68,11 @@ def main() -> None:
     for name, images in make_drops(recipe, data).items():
         said = "no"
         try:
-            episode = Episode(load_classifier(chosen.source), create_method("guarded"), _data(recipe, images), plan)
-            next(iter(episode))
+            next(iter(Training(load_classifier(chosen.source), _data(recipe, images), plan)))
         except DomainNotRecognised as refusal:
             said = str(refusal).partition("agree by ")[2].partition(" ")[0]
         model = load_classifier(chosen.source)
-        for _ in Episode(model, create_method("guarded"), _data(recipe, images), trusting):
+        for _ in Training(model, _data(recipe, images), trusting):
             pass
         sys.stdout.write(f"| {name} | {said if said == 'no' else f'yes, κ = {said}'} | {row(model, recipe)} |\n")
         sys.stdout.flush()

@@ -36,7 +36,7 @@ import numpy as np
 
 from adaptd.library.preprocessing import Preprocessing
 from adaptd.machine import cpu_count
-from adaptd.project.layers import render_toml
+from adaptd.project.toml import render_toml
 from adaptd.publishing.card import CARD_FILE, Card, GateOutcome, Parity, software_versions
 
 OUT = Path(__file__).parent / "out"

@@ -23,19 +23,19 @@ from torch.nn import functional
 from adaptd.learning.backbones import Classifier, build_classifier
 from adaptd.learning.batches import Batch, EpisodeData
 from adaptd.learning.grcl import Contrast, contrastive_loss
-from adaptd.learning.loop import Episode
-from adaptd.learning.methods.foundation import Contrastive
-from adaptd.learning.methods.registry import create_method
+from adaptd.learning.loop import Training
+from adaptd.learning.methods.contrastive import Contrastive
 from adaptd.learning.plan import Plan
+from adaptd.learning.settings import ModelSettings, TrainingSettings
 from adaptd.library.imageset import ImageSet
-from adaptd.project.settings import ModelSettings, Settings, TrainingSettings
+from adaptd.project.settings import Settings
 
 CASES = (("lenet", 32), ("resnet18", 64))
 BATCH = 256  # 64 source + 64 memory + 128 target
 GOALS = {"grcl / multitask": 1.35, "projection / grcl": 0.15}
 
 
-def episode(method: str, backbone: str, size: int, threads: int) -> Episode:
+def episode(method: str, backbone: str, size: int, threads: int) -> Training:
     """An episode on random images, long enough never to end here."""
     rng = np.random.default_rng(0)
 
@@ -46,9 +46,7 @@ def episode(method: str, backbone: str, size: int, threads: int) -> Episode:
     model = ModelSettings(backbone=backbone, image_size=size, classes=tuple("0123456789"))
     training = TrainingSettings(epochs=1000, batch_size=BATCH, learning_rate=1e-4, threads=threads)
     data = EpisodeData(images(256, 0), (images(256, 1000),), images(512, 2000))
-    return Episode(
-        build_classifier(model), create_method(method), data, Plan.for_adaptation(Settings(model=model, training=training))
-    )
+    return Training(build_classifier(model), data, Plan.for_adaptation(Settings(model=model, training=training), method))
 
 
 def bare_passes(model: Classifier, batch: Batch, contrast: Contrast) -> None:
@@ -56,7 +54,7 @@ def bare_passes(model: Classifier, batch: Batch, contrast: Contrast) -> None:
     for part in batch.parts:
         model.zero_grad(set_to_none=True)
         features = model.encode(part.images)
-        loss = contrastive_loss(model.project(features), part.rows, contrast)
+        loss = contrastive_loss(model.embed(features), part.rows, contrast)
         torch.autograd.backward(loss, retain_graph=part.labels is not None)
         if part.labels is not None:
             model.zero_grad(set_to_none=True)
@@ -76,21 +74,21 @@ def measure(backbone: str, size: int, seconds: float, threads: int) -> dict[str,
     steps, others = iter(grcl), iter(multitask)
     next(steps), next(others)
     assert isinstance(grcl.method, Contrastive)
-    model, method, flat = copy.deepcopy(grcl.model).eval(), grcl.method, grcl.method.trainee.flat
+    model, method, stepper = copy.deepcopy(grcl.model).eval(), grcl.method, grcl.method.parameters.steppers[0]
     square = torch.rand(1024, 1024)
     times: dict[str, list[float]] = {name: [] for name in ("grcl", "multitask", "bare", "reading", "projection", "gemm")}
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times["grcl"]) < 5:
         times["grcl"].append(next(steps).seconds)
-        times["projection"].append(timed(flat.gram) + timed(lambda: flat.combine([1 / BATCH, 1e-3, 1e-3])))
+        times["projection"].append(timed(stepper.gram) + timed(lambda: stepper.combine([1 / BATCH, 1e-3, 1e-3])))
         times["multitask"].append(next(others).seconds)
         start = time.perf_counter()
-        batch = grcl._batches[grcl.step]  # noqa: SLF001  # reading and augmenting alone has no other door
+        batch = grcl.batches[grcl.step]
         times["reading"].append(time.perf_counter() - start)
         contrast = method.contrast(batch)
         times["bare"].append(timed(lambda b=batch, c=contrast: bare_passes(model, b, c)))  # type: ignore[misc]
         times["gemm"].append(timed(lambda: square @ square))
-    return summary(times) | {"backbone": backbone, "size": size, "parameters": flat.theta.numel()}
+    return summary(times) | {"backbone": backbone, "size": size, "parameters": method.parameters.theta.numel()}
 
 
 def summary(times: dict[str, list[float]]) -> dict[str, Any]:

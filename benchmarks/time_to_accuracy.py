@@ -13,8 +13,7 @@ from pathlib import Path
 from adaptd.bench.recipes import BenchDomain, Recipe, data_folder, load_digits
 from adaptd.evaluation.evaluator import measure
 from adaptd.learning.batches import EpisodeData
-from adaptd.learning.loop import Episode
-from adaptd.learning.methods.registry import create_method
+from adaptd.learning.loop import Training
 from adaptd.learning.plan import Plan
 from adaptd.learning.weights import load_classifier
 from adaptd.project.layers import resolve_settings
@@ -24,16 +23,15 @@ SCHEDULES = {"guarded": 20, "grcl": 240}
 
 def run(recipe: Recipe, target: BenchDomain, method: str, source: Path, minutes: float) -> None:
     """One episode, with a line for it."""
-    settings = resolve_settings(recipe.settings, {"training.epochs": SCHEDULES[method], "method.name": method})
+    settings = resolve_settings(recipe.settings, {"training.epochs": SCHEDULES[method]})
     model = load_classifier(source)
-    episode = Episode(
-        model, create_method(method), EpisodeData(recipe.domains[0].train, (), target.train), Plan.for_adaptation(settings)
-    )
+    data = EpisodeData(recipe.domains[0].train, (), target.train)
+    training = Training(model, data, Plan.for_adaptation(settings, method))
     before = measure(model, target.test, 512).accuracy
     spent, curve = 0.0, [(0.0, before)]
     start = time.perf_counter()
-    for report in episode:
-        if report.step % episode.epoch_steps and report.step < report.steps:
+    for report in training:
+        if report.step % training.epoch_steps and report.step < report.steps:
             continue
         spent += time.perf_counter() - start
         curve.append((spent, measure(model, target.test, 512).accuracy))
@@ -44,7 +42,7 @@ def run(recipe: Recipe, target: BenchDomain, method: str, source: Path, minutes:
     last = curve[-1][1]
     enough = next(seconds for seconds, accuracy in curve if accuracy >= before + 0.95 * (last - before))
     epochs = len(curve) - 1
-    whole = spent if episode.step == episode.steps else spent / epochs * SCHEDULES[method]
+    whole = spent if training.step == training.steps else spent / epochs * SCHEDULES[method]
     sys.stdout.write(f"| {target.name} | {method} | {epochs} of {SCHEDULES[method]} | {spent / 60:.1f} | {whole / 60:.0f} ")
     sys.stdout.write(f"| {before:.1%} → {last:.1%} | {enough / 60:.1f} |\n")
     sys.stdout.flush()

@@ -127,7 +127,7 @@ FAST = {
     "ADAPTD_MODEL__IMAGE_SIZE": "16",
     "ADAPTD_MODEL__PROJECTOR_HIDDEN": "16",
     "ADAPTD_MEMORY__IMAGES_PER_DOMAIN": "20",
-    "ADAPTD_METHOD__PATIENCE": "0",
+    "ADAPTD_METHOD__GUARDED__PATIENCE": "0",
     "OMP_NUM_THREADS": "1",
 }
 """Small and quick: a checkpoint after every step, few steps but all of them, one thread."""

@@ -10,10 +10,10 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "adaptd"
 MAY_IMPORT: dict[str, set[str]] = {
-    "project": set(),
+    "project": {"learning"},
     "intake": set(),
     "library": {"intake"},
-    "learning": {"library", "project"},
+    "learning": {"library"},
     "evaluation": {"library", "project"},
     "store": {"project"},
     "publishing": {"library", "learning", "evaluation", "project"},
@@ -30,7 +30,9 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 ROOMS = {*MAY_IMPORT, "cli"}
 MAY_IMPORT["cli"] = ROOMS
-ANYONE = {"errors", "records", "files", "machine", "signals", "text"}
+ANYONE = {"errors", "records", "files", "machine", "sections", "signals", "text"}
+SETTINGS_OF_LEARNING = {"settings", "methods.options", "methods.registry", "methods.settings"}
+"""Modules of learning that need no torch: what can be set, and which methods there are."""
 
 
 ONLY_IN = {
@@ -93,6 +95,22 @@ def test_rooms_import_only_whom_they_may():
         if me in ANYONE or (parts[1] != me and parts[1] not in MAY_IMPORT[me]):
             bad.append(f"{path} imports {name}")
     assert bad == []
+
+
+def test_a_project_knows_learning_by_its_settings_alone():
+    """Nothing in project reaches into what trains."""
+    found = [name.removeprefix("adaptd.learning.") for path, name in EDGES if room(path) == "project" and ".learning." in name]
+    assert found
+    assert {name.rpartition(".")[0] for name in found} <= SETTINGS_OF_LEARNING
+
+
+def test_settings_and_names_of_methods_load_no_torch():
+    """Everything in project, and the list of methods with their options."""
+    modules = [f"adaptd.project.{path.stem}" for path in (PACKAGE / "project").glob("[a-z]*.py")]
+    modules += [f"adaptd.learning.{name}" for name in SETTINGS_OF_LEARNING]
+    program = f"import sys, {', '.join(modules)}; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
+    assert set(run.stdout.split()) & {"torch", "torchvision", "numpy"} == set()
 
 
 def find_cycle(graph: dict[str, set[str]]) -> list[str]:
@@ -213,7 +231,8 @@ def test_serving_loads_no_torch_and_no_database():
     loaded = set(json.loads(run.stdout))
     assert "onnxruntime" in loaded
     assert loaded & {"torch", "torchvision", "onnx", "sqlalchemy", "alembic", "matplotlib"} == set()
-    assert not any(name.startswith(("adaptd.learning", "adaptd.store")) for name in loaded)
+    settings = {"adaptd.learning", "adaptd.learning.methods", *(f"adaptd.learning.{name}" for name in SETTINGS_OF_LEARNING)}
+    assert not any(name.startswith(("adaptd.learning", "adaptd.store")) for name in loaded - settings)
 
 
 def test_the_daemon_and_its_pages_load_no_torch():

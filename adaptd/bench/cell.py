@@ -15,8 +15,7 @@ from adaptd.evaluation.metrics import summarize
 from adaptd.learning.backbones import Classifier, build_classifier
 from adaptd.learning.batches import EpisodeData
 from adaptd.learning.grcl import MemorySelection
-from adaptd.learning.loop import Episode
-from adaptd.learning.methods.registry import create_method
+from adaptd.learning.loop import Training
 from adaptd.learning.plan import Plan
 from adaptd.learning.reports import Outcome
 from adaptd.learning.weights import load_classifier, load_weights, save_classifier
@@ -46,11 +45,7 @@ def train_source(recipe: Recipe, settings: Settings, path: Path, show: ShowStep)
     if path.exists():
         return
     model = _fresh(recipe, settings)
-    _train(
-        Episode(model, create_method("supervised"), EpisodeData(recipe.domains[0].train), Plan.for_source(settings)),
-        "source",
-        show,
-    )
+    _train(Training(model, EpisodeData(recipe.domains[0].train), Plan.for_source(settings)), "source", show)
     temporary = path.with_suffix(".tmp")
     temporary.write_bytes(save_classifier(model))
     temporary.replace(path)
@@ -60,17 +55,15 @@ def run_cell(recipe: Recipe, settings: Settings, method: str, source: Path, show
     """Adapt to one domain after another, and measure every domain after each episode."""
     if method == ORACLE:
         return _run_oracle(recipe, settings, show)
-    # Update rule and rate go with the method.
-    settings = settings.model_copy(update={"method": settings.method.model_copy(update={"name": method})})
+    plan = Plan.for_adaptation(settings, method)
     model = load_classifier(source)
     rows = [_measure(model, recipe, settings)]
     memories: list[ImageSet] = []
     episodes: list[dict[str, Any]] = []
     for domain in recipe.domains[1:]:
         data = EpisodeData(recipe.domains[0].train, tuple(memories), domain.train.unlabelled())
-        episode = Episode(model, create_method(method), data, Plan.for_adaptation(settings))
         try:
-            outcome = _train(episode, domain.name, show)
+            outcome = _train(Training(model, data, plan), domain.name, show)
         except DomainNotRecognised as refusal:
             outcome = Outcome(None, NOTHING_DONE | {"refused": str(refusal)})
         if outcome.memory is not None:
@@ -91,7 +84,7 @@ def _run_oracle(recipe: Recipe, settings: Settings, show: ShowStep) -> dict[str,
     plan = Plan.for_source(settings)
     # Twice the source model's steps, spread over all domains: enough to converge, and not five times as long.
     plan = replace(plan, epochs=max(1, round(2 * plan.epochs / len(parts))))
-    outcome = _train(Episode(model, create_method("supervised"), EpisodeData(everything), plan), ORACLE, show)
+    outcome = _train(Training(model, EpisodeData(everything), plan), ORACLE, show)
     unknown: tuple[Entry | None, ...] = (None,) * len(recipe.domains)
     rows = [*[unknown] * (len(recipe.domains) - 1), _measure(model, recipe, settings)]
     return _summary(recipe, ORACLE, settings, rows, [{"domain": "all", **outcome.report}])
@@ -105,10 +98,10 @@ def _fresh(recipe: Recipe, settings: Settings) -> Classifier:
     return model
 
 
-def _train(episode: Episode, title: str, show: ShowStep) -> Outcome:
-    for report in episode:
+def _train(training: Training, title: str, show: ShowStep) -> Outcome:
+    for report in training:
         show(title, report.step, report.steps)
-    return episode.finish()
+    return training.finish()
 
 
 def _measure(model: Classifier, recipe: Recipe, settings: Settings) -> tuple[Entry | None, ...]:

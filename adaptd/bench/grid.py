@@ -3,20 +3,22 @@
 import hashlib
 import json
 import os
-import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from adaptd.bench.cell import ORACLE, ShowStep, run_cell, train_source
 from adaptd.bench.recipes import BenchDomain, Recipe
+from adaptd.bench.stamp import UNKNOWN, find_commit
 from adaptd.errors import ConfigError
-from adaptd.learning.methods.registry import METHODS
+from adaptd.learning.methods.registry import list_methods
+from adaptd.learning.plan import Plan
 from adaptd.project.settings import Settings
 
 SOURCE_SECTIONS = ("model", "augmentation", "source")
-LEARNING_SECTIONS = (*SOURCE_SECTIONS, "method", "training", "memory")
+LEARNING_SECTIONS = (*SOURCE_SECTIONS, "training", "memory")
 
 DEFAULT_METHODS = (
     "source-only",
@@ -40,10 +42,13 @@ class Grid:
     out: Path
 
     def __post_init__(self) -> None:
-        known = {*METHODS, ORACLE} - {"supervised"}
+        known = {*list_methods(), ORACLE}
         unknown = [method for method in self.methods if method not in known]
         if unknown:
             raise ConfigError(f"there is no method named {unknown[0]!r} to compare: choose from {', '.join(sorted(known))}")
+        for method in self.methods:
+            if method != ORACLE:
+                Plan.for_adaptation(self.settings, method)  # what a method would ignore is told before hours of training
 
     @property
     def cells(self) -> list[tuple[str, int]]:
@@ -55,13 +60,14 @@ class Grid:
         return [cell for cell in self.cells if not self._file(*cell).exists()]
 
     def run(self, method: str, seed: int, show: ShowStep) -> None:
-        """Run one cell and keep its result."""
+        """Run one cell and keep its result, with the commit that made it."""
+        commit = find_commit()
         settings = self.settings.model_copy(update={"training": self.settings.training.model_copy(update={"seed": seed})})
         self._file(method, seed).parent.mkdir(parents=True, exist_ok=True)
         source = self.out / f"source-{seed}-{self._hash(SOURCE_SECTIONS, self.recipe.domains[:1])}.safetensors"
         if method != ORACLE:
             train_source(self.recipe, settings, source, show)
-        result = run_cell(self.recipe, settings, method, source, show)
+        result = run_cell(self.recipe, settings, method, source, show) | {"commit": commit}
         file = self._file(method, seed)
         temporary = file.with_suffix(f".{os.getpid()}")
         temporary.write_text(json.dumps(result, indent=1), encoding="utf-8")
@@ -69,31 +75,30 @@ class Grid:
 
     def results(self) -> dict[str, Any]:
         """Everything finished with these settings, by whichever process."""
-        rows = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(self._file("", 0).parent.glob("*.json"))]
+        files = [
+            file for method in (*list_methods(), ORACLE) for file in sorted(self._file(method, 0).parent.glob(f"{method}-*.json"))
+        ]
+        rows = [{"commit": UNKNOWN} | json.loads(file.read_text(encoding="utf-8")) for file in files]
         order = {method: number for number, method in enumerate(dict.fromkeys([*DEFAULT_METHODS, *self.methods]))}
         return {
             "schema": "adaptd.bench/1",
             "recipe": self.recipe.name,
-            "commit": _commit(),
+            "commits": sorted({row["commit"] for row in rows}),
             "caveats": self.recipe.caveats,
             "settings": self.settings.model_dump(mode="json"),
             "rows": sorted(rows, key=lambda row: (order.get(row["method"], 99), row["seed"])),
         }
 
     def _file(self, method: str, seed: int) -> Path:
-        return self.out / "cells" / self._hash(LEARNING_SECTIONS, self.recipe.domains) / f"{method}-{seed}.json"
+        options = {} if method == ORACLE else self.settings.method.options_of(method).model_dump(mode="json")
+        return self.out / "cells" / self._hash(LEARNING_SECTIONS, self.recipe.domains, options) / f"{method}-{seed}.json"
 
-    def _hash(self, sections: tuple[str, ...], domains: Sequence[BenchDomain]) -> str:
+    def _hash(
+        self, sections: tuple[str, ...], domains: Sequence[BenchDomain], options: Mapping[str, Any] = MappingProxyType({})
+    ) -> str:
         """What a result depends on beside method and seed. Threads change the speed alone, nearly."""
         values = self.settings.model_dump(mode="json", include=set(sections), exclude={"training": {"seed", "threads"}})
+        if options:
+            values["options"] = dict(options)
         names = [domain.name for domain in domains]
         return hashlib.sha256(json.dumps([values, names], sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _commit() -> str | None:
-    """The commit the results were made with, where that is known."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None

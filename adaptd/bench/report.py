@@ -39,7 +39,7 @@ def render_tables(results: dict[str, Any]) -> str:
     lines = [
         f"# {results['recipe']}",
         "",
-        f"Commit {results['commit']}, seeds {', '.join(map(str, seeds))}; mean ± standard deviation over seeds, in percent.",
+        f"Seeds {', '.join(map(str, seeds))}; mean ± standard deviation over seeds, in percent. {_made_by(results)}",
         "`oracle` is trained with every domain's labels: a ceiling for this harness, not a method.",
         "",
         results["caveats"],
@@ -49,6 +49,17 @@ def render_tables(results: dict[str, Any]) -> str:
     ]
     lines += [_row(_summary_cells(method, rows, groups)) for method, rows in groups.items()]
     return "\n".join([*lines, "", *_loss_table(groups)]) + "\n"
+
+
+def _made_by(results: dict[str, Any]) -> str:
+    """The commit of all cells, or that they were made by several, and which by which."""
+    cells: dict[str, list[str]] = {}
+    for row in results["rows"]:
+        cells.setdefault(row["commit"], []).append(f"{row['method']} {row['seed']}")
+    if len(cells) <= 1:
+        return f"Commit {next(iter(cells), 'unknown')}."
+    each = "; ".join(f"{commit}: {', '.join(names)}" for commit, names in cells.items())
+    return f"**Made by several commits**, which may differ in more than the methods: {each}."
 
 
 def _summary_cells(method: str, rows: Sequence[dict[str, Any]], groups: dict[str, list[dict[str, Any]]]) -> list[str]:

@@ -1,6 +1,6 @@
 """`adaptd config`: what the settings are, where they come from, whether they hold."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,7 +16,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
     origin: Annotated[bool, typer.Option("--origin", help="Also tell where each value comes from.")] = False,
 ) -> None:
-    """Print every setting with its value."""
+    """Print every setting with its value; of the methods' options those of the chosen one, and what was set."""
     project = open_project(context)
     settings = project.settings.model_dump(mode="json")
     if as_json:
@@ -30,9 +30,23 @@ def show(
 
     table = Table(box=None, pad_edge=False, show_header=False)
     for name, where in project.origins.items():
-        section, key = name.split(".")
-        table.add_row(name, repr(settings[section][key]), *([f"[dim]{where}[/]"] if origin else []))
+        if where != "default" or not _is_of_another_method(name, project.settings.method.name):
+            table.add_row(name, repr(_look_up(settings, name)), *([f"[dim]{where}[/]"] if origin else []))
     make_console().print(table)
+
+
+def _is_of_another_method(name: str, method: str) -> bool:
+    """Whether it is an option that the chosen method does not have: nobody wants to read all of those."""
+    from adaptd.learning.methods.registry import section_name
+
+    return name.count(".") == 2 and not name.startswith(f"method.{section_name(method)}.")
+
+
+def _look_up(settings: dict[str, Any], name: str) -> Any:
+    value: Any = settings
+    for part in name.split("."):
+        value = value[part]
+    return value
 
 
 @app.command()

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
-from adaptd.project.layers import ENV_PREFIX, sections
+from adaptd.project.catalogue import ENV_PREFIX, list_keys, sections
 from adaptd.project.reload import FIXED
 
 HEADER = """# Settings
@@ -37,13 +37,14 @@ def render_page() -> str:
     parts = [HEADER.rstrip()]
     for name, section in sections().items():
         parts += [f"## [{name}]", f"{' '.join((section.__doc__ or '').split())} Takes effect: {_takes_effect(name)}."]
-        rows = [f"| {' | '.join(_row(name, key, field))} |" for key, field in section.model_fields.items()]
+        rows = [f"| {' | '.join(_row(name, key, field))} |" for key, field in list_keys(section).items()]
         head = ["| key | default | may be | means | variable |", "| --- | --- | --- | --- | --- |"]
         parts.append("\n".join([*head, *rows]))
     return "\n\n".join(parts) + "\n"
 
 
 def _takes_effect(section: str) -> str:
+    section = section.partition(".")[0]
     if section in READ_BY:
         return READ_BY[section]
     return "the next start of `adaptd run`" if section in FIXED else "SIGHUP, or the next start of `adaptd run`"
@@ -54,7 +55,7 @@ def _row(section: str, key: str, field: FieldInfo) -> Iterator[str]:
     yield f"`{json.dumps(field.default, ensure_ascii=False)}`"
     yield _allowed(key, field).replace("|", "\\|")
     yield (field.description or "").replace("|", "\\|")
-    yield f"`{ENV_PREFIX}{section.upper()}__{key.upper()}`"
+    yield f"`{ENV_PREFIX}{section.replace('.', '__').upper()}__{key.upper()}`"
 
 
 def _allowed(key: str, field: FieldInfo) -> str:

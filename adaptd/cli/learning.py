@@ -16,8 +16,8 @@ from adaptd.cli.progress import progress_bar
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import ConfigError
 from adaptd.intake.names import find_domain_name
-from adaptd.project.settings import NAME_PATTERN
 from adaptd.records import SOURCE, Episode, VersionState
+from adaptd.sections import NAME_PATTERN
 
 if TYPE_CHECKING:
     from adaptd.episodes.concluding import Finished

@@ -53,8 +53,10 @@ def init(
     ] = "",
 ) -> None:
     """Make a project folder: adaptd.toml, inbox/, models/, state/ and an empty database."""
-    from adaptd.project.layers import CONFIG_FILE, Project, parse_settings, render_toml
+    from adaptd.project.catalogue import CONFIG_FILE
+    from adaptd.project.layers import Project, parse_settings
     from adaptd.project.settings import LENET_SETTINGS
+    from adaptd.project.toml import render_toml
 
     folder = folder.resolve()
     if (folder / CONFIG_FILE).exists():

@@ -25,8 +25,7 @@ from adaptd.errors import (
 from adaptd.evaluation.evaluator import measure
 from adaptd.learning.backbones import Classifier, build_classifier
 from adaptd.learning.checkpoint import read_checkpoint, write_checkpoint
-from adaptd.learning.loop import Episode as Training
-from adaptd.learning.methods.registry import create_method
+from adaptd.learning.loop import Training
 from adaptd.learning.plan import Plan
 from adaptd.learning.reports import StepReport
 from adaptd.learning.weights import TORCHVISION, load_weights
@@ -96,8 +95,8 @@ class EpisodeRunner:
             tx.episodes.set_base(self._episode.id, lease, materials.parent.version if materials.parent else None)
         model = self._start_model(materials.parent)
         is_source = self._episode.method == SUPERVISED
-        plan = Plan.for_source(self._settings) if is_source else Plan.for_adaptation(self._settings)
-        training = Training(model, create_method(self._episode.method), materials.open_data(), plan)
+        plan = Plan.for_source(self._settings) if is_source else Plan.for_adaptation(self._settings, self._episode.method)
+        training = Training(model, materials.open_data(), plan)
         self._resume(training, materials.domain.name)
         self._stop.check()
         self._progress(lease, Progress("preparing", training.step, training.steps))

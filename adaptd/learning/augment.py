@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from adaptd.project.settings import AugmentationSettings
+from adaptd.learning.settings import AugmentationSettings
 
 _YIQ = (0.299, 0.587, 0.114), (0.596, -0.274, -0.322), (0.211, -0.523, 0.312)
 _SHARP = 1e-3
@@ -77,9 +77,9 @@ class Augmentation:
         return images
 
 
-def draw_warp(count: int, chance: torch.Generator) -> Tensor:
+def draw_warp(count: int, generator: torch.Generator) -> Tensor:
     """Chances for `count` images, each in -1…1."""
-    return 2 * torch.rand(count, _WARP_CHANCES, generator=chance) - 1
+    return 2 * torch.rand(count, _WARP_CHANCES, generator=generator) - 1
 
 
 def warp(images: Tensor, chances: Tensor, strength: float) -> Tensor:
@@ -89,18 +89,19 @@ def warp(images: Tensor, chances: Tensor, strength: float) -> Tensor:
     angle, zoom, stretch, slant = (chances * strength * torch.tensor([_TURN, _ZOOM, _STRETCH, _SLANT])).unbind(dim=1)
     cos, sin = angle.cos() / (1 + zoom), angle.sin() / (1 + zoom)
     rows = [cos * (1 + stretch), slant * cos - sin, sin * (1 + stretch), slant * sin + cos]
-    matrix = functional.pad(torch.stack(rows, dim=1).view(-1, 2, 2), (0, 1))
+    matrix = functional.pad(torch.stack(rows, dim=1).view(-1, 2, 2), (0, 1)).to(images.device)
     grid = functional.affine_grid(matrix, list(images.shape), align_corners=False)
     return functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
 
 
-def blend(images: Tensor, others: Tensor, most: float, chance: torch.Generator) -> Tensor:
-    """Let one of `others` shine through half of the images, with a weight of at most `most`."""
+def mixup(images: Tensor, others: Tensor, most: float, generator: torch.Generator) -> Tensor:
+    """Mix one of `others` into half of the images, with a weight of at most `most`."""
     if not most:
         return images
     count = len(images)
-    weight = most * torch.rand(count, generator=chance) * (torch.rand(count, generator=chance) < 0.5)
-    return torch.lerp(images, others[torch.randint(len(others), (count,), generator=chance)], weight[:, None, None, None])
+    weight = most * torch.rand(count, generator=generator) * (torch.rand(count, generator=generator) < 0.5)
+    chosen = torch.randint(len(others), (count,), generator=generator).to(images.device)
+    return torch.lerp(images, others[chosen], weight.to(images.device)[:, None, None, None])
 
 
 def _resampling(size: int, shift: Tensor, mirrored: Tensor, sigma: Tensor, chosen: Tensor) -> Tensor:

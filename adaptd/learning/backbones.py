@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from adaptd.errors import ConfigError
+from adaptd.learning.settings import ModelSettings
 from adaptd.learning.torchvision_compat import import_torchvision
-from adaptd.project.settings import ModelSettings
 
 LENETS = {"lenet5": (6, 16, (120, 84)), "lenet": (20, 50, (500,))}
 """LeNet-5 as LeCun drew it, and Caffe's wider one: filters of the two convolutions, then the hidden layers."""
@@ -50,7 +50,7 @@ class Classifier(nn.Module):
         features: Tensor = self.encoder((images - self.mean) / self.std)
         return features
 
-    def project(self, features: Tensor) -> Tensor:
+    def embed(self, features: Tensor) -> Tensor:
         """normalise(q(f)), [n, projector_output]: what the bank holds."""
         return functional.normalize(self.projector(features), dim=1)
 

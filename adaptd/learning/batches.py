@@ -97,7 +97,7 @@ class Batch:
     steps: int
     seed: int
 
-    def chance(self, purpose: str) -> torch.Generator:
+    def generator(self, purpose: str) -> torch.Generator:
         """A generator for what the method draws in this step."""
         return generator(self.seed, purpose, self.step)
 
@@ -105,11 +105,13 @@ class Batch:
 class Batches:
     """Batch number i of an episode, for any i. The last pool sets the pace: its passes are the epochs."""
 
-    def __init__(self, pools: Sequence[Pool], epochs: int, seed: int, augmentation: Augmentation | None) -> None:
+    def __init__(
+        self, pools: Sequence[Pool], epochs: int, seed: int, augmentation: Augmentation | None, device: str = "cpu"
+    ) -> None:
         self.pools = tuple(pools)
         self.steps = epochs * self.pools[-1].slices if self.pools else 0
         self._seed = seed
-        self._augmentation = augmentation
+        self._augmentation, self._device = augmentation, device
         self._orders: dict[str, tuple[int, Tensor]] = {}
 
     def __getitem__(self, step: int) -> Batch:
@@ -122,8 +124,9 @@ class Batches:
             pool.read(indices.numpy(), into)
             for pool, indices, into in zip(self.pools, chosen, np.split(pixels, ends), strict=True)
         ]
-        images = self._augmented(torch.from_numpy(pixels), step)
-        rows = [pool.first_row + indices for pool, indices in zip(self.pools, chosen, strict=True)]
+        images = self._augmented(torch.from_numpy(pixels), step).to(self._device)
+        rows = [(pool.first_row + indices).to(self._device) for pool, indices in zip(self.pools, chosen, strict=True)]
+        labels = [None if own is None else own.to(self._device) for own in labels]
         views = images.tensor_split(ends.tolist())
         parts = tuple(map(BatchPart, [pool.name for pool in self.pools], views, rows, labels))
         return Batch(images, torch.cat(rows), parts, step, self.steps, self._seed)

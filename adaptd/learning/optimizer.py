@@ -1,60 +1,63 @@
-"""The update rules, run on the one flat parameter vector. What gradient they are given is the method's business."""
+"""The update rules, run on flat parameter vectors. What gradient they are given is the method's business."""
 
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from adaptd.learning.grcl import FlatParameters
+from adaptd.learning.methods.registry import RuleName
 
 DECAY = 0.99
 TINY = 1e-8
 
 
 class Rule(Protocol):
-    """Moves θ against row 0."""
+    """Moves θ [N] against a gradient [N]. Its state changes in `apply` and `restore` alone."""
 
+    @property
     def metric(self) -> Tensor | None:
-        """P, where the next step is along P∘row 0; None where it is along row 0, or where that cannot be known beforehand."""
+        """P, where the step is along P∘gradient; None where it is along the gradient, or where that is not known beforehand."""
 
-    def apply(self, learning_rate: float) -> None:
+    def observe(self, gradient: Tensor) -> None:
+        """Let the metric be that of this gradient, until the step is taken or the next one is observed."""
+
+    def apply(self, theta: Tensor, gradient: Tensor, learning_rate: float) -> None:
         """Take the step."""
 
     def tensors(self) -> dict[str, Tensor]:
         """The state, for a checkpoint."""
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Go on from a checkpoint's state."""
+        """Go on from this state; nothing is observed."""
 
 
-def make_rule(
-    flat: FlatParameters, rule: Literal["sgd", "adamw", "rmsprop"], momentum: float = 0.0, weight_decay: float = 0.0
-) -> Rule:
+def make_rule(rule: RuleName, momentum: float = 0.0, weight_decay: float = 0.0) -> Rule:
     """The update rule of that name."""
     if rule == "rmsprop":
-        return RmsProp(flat)
+        return RmsProp()
     if rule == "sgd":
-        return Sgd(flat, momentum, weight_decay)
-    return AdamW(flat, weight_decay)
+        return Sgd(momentum, weight_decay)
+    return AdamW(weight_decay)
 
 
 class Sgd:
-    """θ ← θ − rate · v, with v ← momentum · v + row 0 + weight_decay · θ.
+    """θ ← θ − rate · v, with v ← momentum · v + gradient + weight_decay · θ.
 
     Written out because torch.optim loads a compiler when the first of its optimizers is made, two seconds in every worker.
     """
 
-    def __init__(self, flat: FlatParameters, momentum: float, weight_decay: float) -> None:
-        self._flat, self._momentum, self._weight_decay = flat, momentum, weight_decay
+    metric = None
+
+    def __init__(self, momentum: float, weight_decay: float) -> None:
+        self._momentum, self._weight_decay = momentum, weight_decay
         self._velocity: Tensor | None = None
 
-    def metric(self) -> Tensor | None:
-        """Along the gradient, but for momentum."""
-        return None
+    def observe(self, gradient: Tensor) -> None:
+        """The step is along the gradient, but for momentum."""
 
-    def apply(self, learning_rate: float) -> None:
+    def apply(self, theta: Tensor, gradient: Tensor, learning_rate: float) -> None:
         """Move θ."""
-        theta, step = self._flat.theta.data, self._flat.rows[0]
+        step = gradient
         if self._weight_decay:
             step = step.add(theta, alpha=self._weight_decay)
         if self._momentum:
@@ -74,61 +77,73 @@ class Sgd:
 class AdamW:
     """torch's. The state is two tensors as long as θ."""
 
-    def __init__(self, flat: FlatParameters, weight_decay: float) -> None:
-        self._flat = flat
-        self._optimizer = torch.optim.AdamW([flat.theta], lr=0.0, weight_decay=weight_decay, fused=True)
+    metric = None
 
-    def metric(self) -> Tensor | None:
-        """Not to be had beforehand."""
-        return None
+    def __init__(self, weight_decay: float) -> None:
+        self._theta = nn.Parameter(torch.empty(0), requires_grad=False)
+        self._optimizer = torch.optim.AdamW([self._theta], lr=0.0, weight_decay=weight_decay, fused=True)
 
-    def apply(self, learning_rate: float) -> None:
-        """Move θ against row 0."""
+    def observe(self, gradient: Tensor) -> None:
+        """The metric is not known beforehand."""
+
+    def apply(self, theta: Tensor, gradient: Tensor, learning_rate: float) -> None:
+        """Move θ."""
         self._optimizer.param_groups[0]["lr"] = learning_rate
-        self._flat.theta.grad = self._flat.rows[0]
+        self._theta.data, self._theta.grad = theta, gradient
         self._optimizer.step()
 
     def tensors(self) -> dict[str, Tensor]:
         """Its state."""
-        state = self._optimizer.state.get(self._flat.theta, {})
+        state = self._optimizer.state.get(self._theta, {})
         return {name: value for name, value in state.items() if isinstance(value, Tensor)}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """As it was."""
+        self._optimizer.state.pop(self._theta, None)
         if tensors:
-            self._optimizer.state[self._flat.theta] = {name: value.clone() for name, value in tensors.items()}
+            self._optimizer.state[self._theta] = {name: value.clone() for name, value in tensors.items()}
 
 
 class RmsProp:
     """θ ← θ − rate · P∘w with P = 1/√v, v a running mean of squared gradients.
 
-    P can be had before the step, from the gradient in row 0 at that time: a method that projects in this metric knows that the
-    step it takes, and not only the gradient it started from, hurts no constraint.
+    P can be had before the step, from the gradient that is observed: a method that projects in this metric knows that the step it
+    takes, and not only the gradient it started from, hurts no constraint.
     """
 
-    def __init__(self, flat: FlatParameters) -> None:
-        self._flat = flat
-        self._square, self._count = torch.zeros_like(flat.theta.data), 0
-        self._metric: Tensor | None = None
+    def __init__(self) -> None:
+        self._square: Tensor | None = None
+        self._count = 0
+        self._observed: tuple[Tensor, Tensor] | None = None
 
-    def metric(self) -> Tensor:
-        """P, with row 0 counted in."""
-        self._square.mul_(DECAY).addcmul_(self._flat.rows[0], self._flat.rows[0], value=1 - DECAY)
-        self._count += 1
+    @property
+    def metric(self) -> Tensor | None:
+        """P, with the observed gradient counted in."""
+        return None if self._observed is None else self._observed[1]
+
+    def observe(self, gradient: Tensor) -> None:
+        """Count a gradient in; it becomes part of the running mean with the step."""
+        before = torch.zeros_like(gradient) if self._square is None else self._square
+        square = (before * DECAY).addcmul_(gradient, gradient, value=1 - DECAY)
         # A running mean that began at zero is short of the truth while it is young.
-        self._metric = (self._square / (1 - DECAY**self._count)).sqrt_().add_(TINY).reciprocal_()
-        return self._metric
+        metric = (square / (1 - DECAY ** (self._count + 1))).sqrt_().add_(TINY).reciprocal_()
+        self._observed = square, metric
 
-    def apply(self, learning_rate: float) -> None:
-        """Move θ against P∘row 0."""
-        metric = self.metric() if self._metric is None else self._metric
-        self._flat.theta.data.addcmul_(self._flat.rows[0], metric, value=-learning_rate)
-        self._metric = None
+    def apply(self, theta: Tensor, gradient: Tensor, learning_rate: float) -> None:
+        """Move θ against P∘gradient; where none was observed, this one is."""
+        if self._observed is None:
+            self.observe(gradient)
+        assert self._observed is not None
+        self._square, metric = self._observed
+        self._count += 1
+        theta.addcmul_(gradient, metric, value=-learning_rate)
+        self._observed = None
 
     def tensors(self) -> dict[str, Tensor]:
-        """The running mean and its age."""
-        return {"square": self._square, "count": torch.tensor(self._count)}
+        """The running mean and its age, once there is one."""
+        return {} if self._square is None else {"square": self._square, "count": torch.tensor(self._count)}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """As they were."""
-        self._square, self._count = tensors["square"].clone(), int(tensors["count"])
+        self._square = tensors["square"].clone() if tensors else None
+        self._count, self._observed = int(tensors["count"]) if tensors else 0, None

@@ -2,40 +2,61 @@
 
 from dataclasses import dataclass
 from math import cos, pi
-from typing import Literal
+from typing import Protocol
 
+from adaptd.errors import ConfigError
 from adaptd.learning.backbones import LENETS
+from adaptd.learning.methods.registry import RuleName, get_entry
+from adaptd.learning.methods.settings import MethodSettings, choose_rule, find_ignored
+from adaptd.learning.settings import AugmentationSettings, MemorySettings, ModelSettings, SourceSettings, TrainingSettings
 from adaptd.machine import cpu_count
-from adaptd.project.settings import AugmentationSettings, MemorySettings, MethodSettings, Settings
+from adaptd.sections import Section
 
 SOURCE_WARM_UP = 0.05
 """Share of the steps over which a source model's rate rises; an adapted model starts from trained weights instead."""
 
-
-Rule = Literal["sgd", "adamw", "rmsprop"]
-
-RATES: dict[Rule, float] = {"sgd": 0.001, "adamw": 0.0001, "rmsprop": 0.0001}
-"""What a pretrained network bears; a LeNet bears ten times as much."""
+SUPERVISED = "supervised"
 
 
-def _find_rule(settings: Settings) -> Rule:
-    """Guarded self-training projects in RMSprop's metric; the paper's methods are what they are with plain SGD."""
-    return "rmsprop" if settings.method.name in {"guarded", "self-training"} else "sgd"
+class LearningSettings(Protocol):
+    """The sections that a plan is made from."""
 
+    @property
+    def model(self) -> ModelSettings:
+        """[model]."""
 
-def _find_rate(settings: Settings, rule: Rule) -> float:
-    return RATES[rule] * (10 if settings.model.backbone in LENETS else 1)
+    @property
+    def augmentation(self) -> AugmentationSettings:
+        """[augmentation]."""
+
+    @property
+    def source(self) -> SourceSettings:
+        """[source]."""
+
+    @property
+    def training(self) -> TrainingSettings:
+        """[training]."""
+
+    @property
+    def memory(self) -> MemorySettings:
+        """[memory]."""
+
+    @property
+    def method(self) -> MethodSettings:
+        """[method]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Everything about an episode that is neither model nor data. Names are those of the settings."""
 
+    method: str
+    options: Section
     epochs: int
     batch_size: int
     source_share: float
     memory_share: float
-    optimizer: Rule
+    optimizer: RuleName
     learning_rate: float
     momentum: float
     weight_decay: float
@@ -45,20 +66,28 @@ class Plan:
     threads: int
     augmentation: AugmentationSettings | None
     memory: MemorySettings
-    method: MethodSettings
+    device: str = "cpu"
 
     @classmethod
-    def for_adaptation(cls, settings: Settings) -> "Plan":
-        """An episode on a target domain."""
-        t = settings.training
-        rule = _find_rule(settings) if t.optimizer == "auto" else t.optimizer
+    def for_adaptation(cls, settings: LearningSettings, method: str) -> "Plan":
+        """An episode on a target domain with the method that really runs, whatever [method] name says.
+
+        Raises:
+            ConfigError: there is no such method, or something is set that it would ignore.
+        """
+        t, entry = settings.training, get_entry(method)
+        if ignored := find_ignored(t, method):
+            raise ConfigError("\n".join(f"[training] {key} {reason}" for key, reason in ignored.items()))
+        rule = choose_rule(t, method)
         return cls(
+            method=method,
+            options=settings.method.options_of(method),
             epochs=t.epochs,
             batch_size=t.batch_size,
             source_share=t.source_share,
             memory_share=t.memory_share,
             optimizer=rule,
-            learning_rate=t.learning_rate or _find_rate(settings, rule),
+            learning_rate=t.learning_rate or entry.rates[rule] * (10 if settings.model.backbone in LENETS else 1),
             momentum=t.momentum,
             weight_decay=t.weight_decay,
             warm_up=0.0,
@@ -67,14 +96,15 @@ class Plan:
             threads=t.threads or cpu_count(),
             augmentation=settings.augmentation,
             memory=settings.memory,
-            method=settings.method,
         )
 
     @classmethod
-    def for_source(cls, settings: Settings) -> "Plan":
+    def for_source(cls, settings: LearningSettings) -> "Plan":
         """Episode 0: the whole batch is source."""
         s, t = settings.source, settings.training
         return cls(
+            method=SUPERVISED,
+            options=settings.method.options_of(SUPERVISED),
             epochs=s.epochs,
             batch_size=s.batch_size,
             source_share=1.0,
@@ -89,7 +119,6 @@ class Plan:
             threads=t.threads or cpu_count(),
             augmentation=settings.augmentation if s.augment else None,
             memory=settings.memory,
-            method=settings.method,
         )
 
     def rate(self, step: int, steps: int) -> float:

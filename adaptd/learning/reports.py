@@ -44,7 +44,7 @@ class Tally:
     losses: dict[str, float] = field(default_factory=dict)
     active: dict[str, float] = field(default_factory=dict)
     before: dict[str, float | None] = field(default_factory=dict)
-    settled_at: int | None = None
+    converged_at: int | None = None
 
     def add(self, report: StepReport) -> None:
         """Count a step."""
@@ -63,7 +63,7 @@ class Tally:
             "method": method,
             "steps": self.step,
             "skipped_steps": self.skipped,
-            "settled_at": self.settled_at,
+            "converged_at": self.converged_at,
             "images": self.images,
             "seconds": self.seconds,
             "losses": {name: total / counted for name, total in self.losses.items()},

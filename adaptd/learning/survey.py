@@ -80,7 +80,7 @@ def mean_probabilities(
         for _ in range(views):
             for start in range(0, len(images), IMAGES_PER_PASS):
                 piece = slice(start, start + IMAGES_PER_PASS)
-                changed = change(to_float(torch.from_numpy(np.array(images.pixels[piece]))))
+                changed = change(_read(model, images, piece))
                 total[piece] += functional.softmax(model(changed).to(total.dtype), dim=1)
     return total / (1 + views)
 
@@ -88,23 +88,28 @@ def mean_probabilities(
 def survey(model: Classifier, images: ImageSet) -> Survey:
     """One forward pass over a set, in evaluation mode."""
     classes = len(model.settings.classes)
-    labels = None if images.labels is None else torch.from_numpy(np.ascontiguousarray(images.labels))
+    labels = None if images.labels is None else torch.from_numpy(np.ascontiguousarray(images.labels)).to(model.mean.device)
     logits, keys, features = [], [], []
-    sums = torch.zeros(())
+    sums = model.mean.new_zeros(())
     with torch.no_grad(), training_mode(model, on=False):
         for start in range(0, len(images), IMAGES_PER_PASS):
             piece = slice(start, start + IMAGES_PER_PASS)
-            encoded = model.encode(to_float(torch.from_numpy(np.array(images.pixels[piece]))))
+            encoded = model.encode(_read(model, images, piece))
             logits.append(model.classify(encoded))
-            keys.append(model.project(encoded))
+            keys.append(model.embed(encoded))
             if labels is None:
                 features.append(encoded)
             else:  # sums, not features: a source may be large
                 members = functional.one_hot(labels[piece], classes).float()
                 sums = sums + members.T @ functional.normalize(encoded, dim=1)
-    every = torch.cat(logits) if logits else torch.zeros(0, classes)
-    projected = torch.cat(keys) if keys else torch.zeros(0, model.settings.projector_output)
+    every = torch.cat(logits) if logits else sums.new_zeros(0, classes)
+    projected = torch.cat(keys) if keys else sums.new_zeros(0, model.settings.projector_output)
     if labels is None:
         return Survey(every, projected, torch.cat(features), None, None)
     entropy = functional.cross_entropy(every.double(), labels).item() if len(images) else None
     return Survey(every, projected, None, functional.normalize(sums, dim=1) if len(images) else None, entropy)
+
+
+def _read(model: Classifier, images: ImageSet, piece: slice) -> Tensor:
+    """Some images as the model takes them, where the model is."""
+    return to_float(torch.from_numpy(np.array(images.pixels[piece])).to(model.mean.device))

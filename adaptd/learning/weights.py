@@ -14,8 +14,8 @@ from torch import Tensor
 
 from adaptd.errors import WeightsMismatch, WeightsUnavailable
 from adaptd.learning.backbones import LENETS, Classifier, build_classifier
+from adaptd.learning.settings import ModelSettings
 from adaptd.learning.torchvision_compat import import_torchvision
-from adaptd.project.settings import ModelSettings
 
 TORCHVISION = "torchvision"
 FORMAT = "adaptd.model/1"

@@ -1,4 +1,4 @@
-"""The settings themselves: what they are called, what they may be, what they mean. Reading them happens in `config`."""
+"""Every setting of a project: how it learns is said in `learning.settings`, the rest here. Reading them happens in `layers`."""
 
 import hashlib
 import json
@@ -8,15 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 
-NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+from adaptd.learning.methods.settings import MethodSettings
+from adaptd.learning.settings import AugmentationSettings, MemorySettings, ModelSettings, SourceSettings, TrainingSettings
+from adaptd.sections import Count, CountOrZero, NotNegative, Positive, Section, Share
 
-Share = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(ge=1)]
-CountOrZero = Annotated[int, Field(ge=0)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 Clock = r"([01]\d|2[0-3]):[0-5]\d"
 Window = Annotated[str, Field(pattern=rf"^$|^{Clock}-{Clock}$")]
@@ -26,12 +23,6 @@ Folder = Annotated[str, Field(pattern=r"^[^\x00]+$")]
 def hide_password(url: str) -> str:
     """A database's address for people, logs and records."""
     return re.sub(r"([?&]password=)[^&]*", r"\1***", re.sub(r"(://[^:/]*):.*@", r"\1:***@", url))
-
-
-class Section(BaseModel):
-    """One `[section]` of adaptd.toml."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class PathsSettings(Section):
@@ -47,59 +38,6 @@ class PathsSettings(Section):
         if state == models or state.is_relative_to(inbox) or models.is_relative_to(inbox):
             raise ValueError("inbox, state and models must be three folders, and the inbox must not hold the others")
         return self
-
-
-class ModelSettings(Section):
-    """The classifier."""
-
-    name: str = Field("classifier", pattern=NAME_PATTERN, description="the model's name in the repository and for clients")
-    backbone: str = Field(
-        "resnet18", description="lenet5, lenet, or any torchvision classification model: resnet18, mobilenet_v2, …"
-    )
-    classes: tuple[str, ...] = Field((), description="class names in output order; empty: the source's folder names, sorted")
-    image_size: Annotated[int, Field(ge=8, le=1024)] = Field(224, description="images are worked on at this many pixels, squared")
-    mean: tuple[float, float, float] = Field((0.485, 0.456, 0.406), description="normalisation mean of red, green, blue in 0…1")
-    std: tuple[Positive, Positive, Positive] = Field((0.229, 0.224, 0.225), description="normalisation deviation, likewise")
-    weights: str = Field(
-        "", description="safetensors file, or `torchvision`, that the source training starts from; empty: random"
-    )
-    projector_hidden: Count = Field(2048, description="hidden width of the projector q")
-    projector_output: Count = Field(128, description="length of the vectors in the bank")
-
-    @field_validator("classes")
-    @classmethod
-    def _no_class_twice(cls, classes: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(classes)) < len(classes):
-            raise ValueError("a class is named twice")
-        return classes
-
-
-class AugmentationSettings(Section):
-    """Random changes of training images. Flip off where a mirrored image means something else (digits)."""
-
-    brightness: Share = Field(0.4, description="colour jitter: brightness factor 1 ± this")
-    contrast: Share = Field(0.4, description="colour jitter: contrast factor 1 ± this")
-    saturation: Share = Field(0.4, description="colour jitter: saturation factor 1 ± this")
-    hue: Annotated[float, Field(ge=0, le=0.5)] = Field(0.1, description="colour jitter: hue shift ± this")
-    blur_probability: Share = Field(0.5, description="share of images blurred")
-    blur_sigma: Positive = Field(1.0, description="largest deviation of the Gaussian blur, in pixels")
-    horizontal_flip: bool = Field(True, description="mirror half of the images; must be off for digits")
-    shift: Share = Field(0.0, description="move by at most this share of the width and height")
-
-
-class SourceSettings(Section):
-    """Episode 0: training on the labelled source."""
-
-    test_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.2, description="share of each class held out as test set, when the folder brings no _test/"
-    )
-    epochs: CountOrZero = Field(30, description="passes over the source; 0: take the model in `weights` as it is")
-    batch_size: Count = Field(64, description="images in a step")
-    optimizer: Literal["sgd", "adamw"] = Field("adamw", description="update rule")
-    learning_rate: Positive = Field(0.001, description="peak rate; warms up over the first 5 % and decays as a cosine")
-    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.9, description="for sgd")
-    weight_decay: NotNegative = Field(0.0005, description="decoupled for adamw, L2 for sgd")
-    augment: bool = Field(True, description="use [augmentation] on the source")
 
 
 class IntakeSettings(Section):
@@ -126,71 +64,6 @@ class IntakeSettings(Section):
     max_pixels: Count = Field(50_000_000, description="images with more pixels are quarantined")
 
 
-class MethodSettings(Section):
-    """How an episode adapts."""
-
-    name: Literal[
-        "grcl", "contrastive+sdc", "contrastive+source", "contrastive+source+memory", "source-only", "guarded", "self-training"
-    ] = Field("guarded", description="the adaptation method; docs/method.md")
-    constraints: Literal["pooled", "per-domain"] = Field(
-        "pooled", description="pooled: one constraint over all memories (Eq. 6); per-domain: one for each (Eq. 6-0)"
-    )
-    temperature: Positive = Field(0.07, description="τ of the contrastive loss")
-    negatives: Count = Field(1024, description="bank entries drawn as negatives in a step")
-    bank_momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.5, description="m, how much of a bank entry stays in an update")
-    source_weight: NotNegative = Field(1.0, description="λ₁ of the multitask methods")
-    memory_weight: NotNegative = Field(1.0, description="λ₂ of the multitask methods")
-    min_agreement: Share = Field(
-        0.35, description="guarded: refuse a domain on which classifier and clusters agree less than this beyond chance"
-    )
-    patience: CountOrZero = Field(
-        3, description="guarded: epochs without better agreement after which an episode ends with one more; 0: never early"
-    )
-    curriculum: bool = Field(True, description="guarded: learn from more images as they are understood better; false: from all")
-    warp: Share = Field(1.0, description="guarded: how far images are turned, zoomed and slanted; 0: not at all")
-    blend: Share = Field(0.3, description="guarded: how far target images shine through half of memory and target; 0: not at all")
-    propagate: bool = Field(
-        True, description="guarded: labels come from an image's neighbours too; false: from classifier and clusters"
-    )
-    views: Count = Field(4, description="guarded: views of an image whose mean gives its label; 1: the image as it is")
-
-
-class TrainingSettings(Section):
-    """The steps of an adaptation episode."""
-
-    epochs: Count = Field(20, description="passes over the target domain")
-    batch_size: Annotated[int, Field(ge=4)] = Field(256, description="images in a step, all parts together")
-    source_share: Annotated[float, Field(gt=0, lt=1)] = Field(0.25, description="share of a batch drawn from the source")
-    memory_share: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.25, description="share drawn from memories; goes to the target while there are none"
-    )
-    optimizer: Literal["auto", "sgd", "adamw", "rmsprop"] = Field(
-        "auto", description="update rule applied to the projected gradient; auto: rmsprop for guarded, sgd for the others"
-    )
-    learning_rate: NotNegative = Field(
-        0.0, description="peak rate, decays as a cosine; 0: what goes with the update rule and the backbone"
-    )
-    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="for sgd; above 0 it weakens the constraints")
-    weight_decay: NotNegative = Field(0.0, description="above 0 it weakens the constraints")
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(0, description="same seed, same result")
-    checkpoint_seconds: NotNegative = Field(60.0, description="save a resumable state at least this often; 0: every step")
-    max_nonfinite_steps: Count = Field(20, description="fail the episode after this many NaN or infinite steps in a row")
-    threads: CountOrZero = Field(0, description="CPU threads; 0: what affinity and quota allow")
-
-    @model_validator(mode="after")
-    def _something_left_for_the_target(self) -> Self:
-        if self.source_share + self.memory_share >= 1:
-            raise ValueError("source_share and memory_share together must leave something for the target: keep their sum below 1")
-        return self
-
-
-class MemorySettings(Section):
-    """What is kept of a past domain."""
-
-    images_per_domain: Count = Field(1024, description="the most confident images kept, with their pseudo-labels")
-    per_class_cap: CountOrZero = Field(0, description="at most this many of a class; 0: no cap")
-
-
 class EvaluationSettings(Section):
     """How accuracies are found."""
 
@@ -201,8 +74,8 @@ class EvaluationSettings(Section):
 class GateSettings(Section):
     """What a candidate may lose before it is rejected, as shares of 1."""
 
-    max_source_drop: Share = Field(0.01, description="on the source test set")
-    max_domain_drop: Share = Field(0.02, description="on any older domain")
+    max_source_loss: Share = Field(0.01, description="on the source test set")
+    max_domain_loss: Share = Field(0.02, description="on any older domain")
     min_class_share: Share = Field(0.1, description="class collapse: a class predicted less than this share of its usual rate")
     max_negative_flips: Share = Field(0.1, description="images that were right before and are wrong after")
 
@@ -213,7 +86,7 @@ class ExportSettings(Section):
     opset: Annotated[int, Field(ge=18)] = Field(18, description="ONNX operator set")
     parity_tolerance: Positive = Field(0.0001, description="largest difference of probabilities between torch and ONNX Runtime")
     quantize: bool = Field(False, description="also publish a static int8 model, under its own name")
-    quantized_max_drop: Share = Field(
+    quantized_max_loss: Share = Field(
         0.02, description="accuracy the int8 model may lose on the source test set and still be published"
     )
     keep_versions: CountOrZero = Field(0, description="retire older versions beyond this many; 0: keep all")

@@ -118,7 +118,7 @@ def judge(
     figures = {f"{each.domain} ({each.kind})": _figures(each) for each in comparisons}
     against: list[str] = []
     for number, comparison in enumerate(comparisons):
-        tolerance = settings.max_source_drop if number == 0 else settings.max_domain_drop
+        tolerance = settings.max_source_loss if number == 0 else settings.max_domain_loss
         against += _objections(comparison, settings, tolerance, level)
         against += _worn_away(comparison, (best or {}).get(comparison.domain), TOTAL * tolerance, level)
         against += _collapsed(comparison, settings.min_class_share, classes)

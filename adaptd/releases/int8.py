@@ -22,7 +22,7 @@ def stage_int8(project: Project, images: ImageSets, facts: Facts, model: Path) -
     assert test is not None
     memories = [memory for domain in images.domains if (memory := images.open_memory(domain)) is not None]
     calibration = [images.open_unlabelled(images.source), *memories]
-    allowed = project.settings.export.quantized_max_drop
+    allowed = project.settings.export.quantized_max_loss
     try:
         quantized = quantize(model, folder / MODEL_FILE, calibration, test, facts, allowed)
         digest = hash_file(folder / MODEL_FILE)

@@ -2,15 +2,24 @@
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from adaptd.bench.recipes import DIGITS, data_folder, load_digits, load_folders
+from adaptd import __version__
+from adaptd.bench import grid as grid_module
+from adaptd.bench.grid import Grid
+from adaptd.bench.recipes import DIGITS, Recipe, data_folder, load_digits, load_folders
 from adaptd.bench.report import render_tables
+from adaptd.bench.stamp import find_commit
 from adaptd.errors import ConfigError, FolderUnusable
+from adaptd.learning.methods.options import GrclOptions
+from adaptd.learning.methods.settings import MethodSettings
+from adaptd.learning.settings import TrainingSettings
+from adaptd.project.settings import Settings
 
 SMALL = {
     "ADAPTD_MODEL__BACKBONE": "lenet5",
@@ -105,6 +114,8 @@ def test_a_comparison_from_the_command_line(adaptd, folders, tmp_path):
     assert rows["grcl"]["episodes"][1]["cross_entropy"]["memory"]["before"] is not None
     assert {"table.md", "comparison.png", "matrix-grcl.png"} <= {path.name for path in out.iterdir()}
     assert "oracle (harness only)" in run.stdout
+    assert {row["commit"] for row in rows.values()} == set(results["commits"]) == {find_commit()}
+    assert f"Commit {find_commit()}." in run.stdout
     again = adaptd(*words, env=SMALL)
     assert "0 of 6 cells run now" in again.stderr
     assert json.loads((out / "results.json").read_text())["rows"] == results["rows"]
@@ -128,14 +139,73 @@ def test_the_gap_closed(tmp_path):
         }
         report |= {"constraint_active_ratio": {}, "memory_purity": 0.9}
         common = {"seed": 0, "R": [[0.9, 0.5], [0.8, acc]], "acc_targets": acc, "bwt": None, "steps": 7, "seconds": 60.0}
-        return {"method": method, "acc": acc, "episodes": [report], **common}
+        return {"method": method, "acc": acc, "episodes": [report], "commit": "c", **common}
 
     rows = [row("source-only", 0.5), row("grcl", 0.7), row("oracle", 0.9)]
-    text = render_tables({"recipe": "x", "commit": "c", "caveats": "beware", "rows": rows})
+    text = render_tables({"recipe": "x", "caveats": "beware", "rows": rows})
     assert "| grcl | 70.0 | 70.0 | – | 80.0 | -10.0 | 50 % | 7 | 1.0 |" in text
     assert "100 %" in text
     assert "beware" in text
     assert "| grcl | 1 b | 1.000 → 0.500 | – | – | – | 90.0 |" in text
+    assert "Commit c." in text
+    rows[1]["commit"] = "d+dirty"
+    mixed = render_tables({"recipe": "x", "caveats": "", "rows": rows})
+    assert "**Made by several commits**" in mixed
+    assert "c: source-only 0, oracle 0; d+dirty: grcl 0." in mixed
+
+
+def test_a_resumed_grid_keeps_the_commit_of_each_cell(tmp_path, monkeypatch):
+    """Cells that another commit made stay as they are, those without a stamp are unknown, and results name them all."""
+    recipe = Recipe("x", (), ("a", "b"), {})
+    grid = Grid(recipe, Settings(), ["grcl", "guarded"], [0, 1], tmp_path)
+    monkeypatch.setattr(grid_module, "train_source", lambda *_: None)
+    monkeypatch.setattr(
+        grid_module, "run_cell", lambda _recipe, settings, method, *_: {"method": method, "seed": settings.training.seed}
+    )
+    for commit, cell in (("one", ("grcl", 0)), ("two+dirty", ("guarded", 0)), ("two+dirty", ("grcl", 1))):
+        monkeypatch.setattr(grid_module, "find_commit", lambda commit=commit: commit)
+        grid.run(*cell, lambda *_: None)
+    assert grid.missing() == [("guarded", 1)]
+    next(tmp_path.rglob("grcl-1.json")).write_text('{"method": "grcl", "seed": 1}')
+    results = grid.results()
+    assert [row["commit"] for row in results["rows"]] == ["one", "unknown", "two+dirty"]
+    assert results["commits"] == ["one", "two+dirty", "unknown"]
+
+
+def test_another_methods_options_do_not_undo_a_cell(tmp_path, monkeypatch):
+    """A result depends on its own method's options alone."""
+    monkeypatch.setattr(grid_module, "train_source", lambda *_: None)
+    monkeypatch.setattr(grid_module, "run_cell", lambda *_: {})
+    recipe = Recipe("x", (), ("a",), {})
+    first = Grid(recipe, Settings(), ["grcl", "guarded"], [0], tmp_path)
+    for cell in first.cells:
+        first.run(*cell, lambda *_: None)
+    changed = Settings(method=MethodSettings(grcl=GrclOptions(negatives=7)))
+    assert Grid(recipe, changed, ["grcl", "guarded"], [0], tmp_path).missing() == [("grcl", 0)]
+
+
+def test_what_a_method_would_ignore_is_told_before_anything_runs(tmp_path):
+    """Momentum is nothing for guarded, and fine for grcl alone, whatever [method] name says."""
+    settings, recipe = Settings(training=TrainingSettings(momentum=0.9)), Recipe("x", (), ("a",), {})
+    Grid(recipe, settings, ["grcl", "oracle"], [0], tmp_path)
+    with pytest.raises(ConfigError, match="momentum does nothing with rmsprop, the update rule of guarded"):
+        Grid(recipe, settings, ["grcl", "guarded"], [0], tmp_path)
+
+
+def test_the_commit_of_a_tree(tmp_path):
+    """HEAD of the file's own tree, +dirty once a file differs from it; the version where the file is in no tree."""
+    source = tmp_path / "module.py"
+    source.write_text("1\n")
+    assert find_commit(source) == __version__
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@x"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    assert find_commit.__wrapped__(source) == __version__, "a tree that does not hold the file"
+    subprocess.run([*git, "add", "module.py"], check=True)
+    subprocess.run([*git, "commit", "-qm", "one"], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
+    assert find_commit.__wrapped__(source) == head[:12]
+    source.write_text("2\n")
+    assert find_commit.__wrapped__(source) == f"{head[:12]}+dirty"
 
 
 def test_a_refused_domain_changes_nothing(adaptd, folders, tmp_path):

@@ -12,8 +12,9 @@ import pytest
 from adaptd.library.cache import write_cache
 from adaptd.library.imageset import ImageSet
 from adaptd.library.preprocessing import Preprocessing
-from adaptd.project.layers import Project, load_project, render_toml
+from adaptd.project.layers import Project, load_project
 from adaptd.project.layout import Layout
+from adaptd.project.toml import render_toml
 from adaptd.publishing.card import Card, GateOutcome, Parity
 from adaptd.publishing.repository import Repository
 from adaptd.records import Accuracy, AccuracyKind, DomainState, EventKind, GateDecision, MemoryItem, NewImage, Split, VersionState

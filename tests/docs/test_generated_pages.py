@@ -3,7 +3,7 @@
 import pytest
 
 from adaptd.cli import configuration, reference
-from adaptd.project.layers import setting_names
+from adaptd.project.catalogue import setting_names
 from adaptd.project.reload import FIXED
 from tests.conftest import REPOSITORY
 

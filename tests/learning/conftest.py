@@ -4,16 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from adaptd.learning.methods.settings import MethodSettings
+from adaptd.learning.settings import AugmentationSettings, MemorySettings, ModelSettings, SourceSettings, TrainingSettings
 from adaptd.library.imageset import ImageSet
-from adaptd.project.settings import (
-    AugmentationSettings,
-    MemorySettings,
-    MethodSettings,
-    ModelSettings,
-    Settings,
-    SourceSettings,
-    TrainingSettings,
-)
+from adaptd.project.settings import Settings
+
+CONTRASTIVE = ("grcl", "contrastive_sdc", "contrastive_source", "contrastive_source_memory")
 
 
 def _squares(count: int, first_id: int, tint: int = 0, classes: int = 3, *, labelled: bool = True) -> ImageSet:
@@ -26,14 +22,16 @@ def _squares(count: int, first_id: int, tint: int = 0, classes: int = 3, *, labe
     return ImageSet(ids.astype(np.int64), pixels.astype(np.uint8), labels.astype(np.int64) if labelled else None)
 
 
-def _settings(backbone: str = "lenet5", method: str = "grcl", **training) -> Settings:
-    """Everything small; the rest by default."""
+def _settings(backbone: str = "lenet5", options: dict | None = None, **training) -> Settings:
+    """Everything small; the rest by default. Options are those of each method, by the name of its section."""
+    small = {name: {"negatives": 20} for name in CONTRASTIVE}
+    merged = {name: small.get(name, {}) | (options or {}).get(name, {}) for name in {*small, *(options or {})}}
     return Settings(
         model=ModelSettings(backbone=backbone, image_size=16, classes=("r", "g", "b"), projector_hidden=16, projector_output=8),
         augmentation=AugmentationSettings(shift=0.1),
         source=SourceSettings(epochs=4, batch_size=16, learning_rate=0.005),
         training=TrainingSettings(**{"epochs": 2, "batch_size": 16, "threads": 1} | training),
-        method=MethodSettings(name=method, negatives=20),
+        method=MethodSettings.model_validate(merged),
         memory=MemorySettings(images_per_domain=10),
     )
 

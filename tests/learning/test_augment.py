@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from adaptd.learning.augment import Augmentation, blend, draw_warp, to_float, warp
-from adaptd.project.settings import AugmentationSettings
+from adaptd.learning.augment import Augmentation, draw_warp, mixup, to_float, warp
+from adaptd.learning.settings import AugmentationSettings
 
 NOTHING = {
     "brightness": 0.0,
@@ -126,10 +126,10 @@ def test_a_warp_turns_and_zooms_about_the_middle():
     assert warp(rim, chances, 1.0)[0, 0].argmax() != rim[0, 0].argmax()
 
 
-def test_blending_keeps_every_image_the_stronger_one():
-    """About half of the images are left alone; through the others another image shines by at most the weight given."""
+def test_mixup_keeps_every_image_the_stronger_one():
+    """About half of the images are left alone; another one is mixed into the rest by at most the weight given."""
     black, white = torch.zeros(200, 3, 4, 4), torch.ones(5, 3, 4, 4)
-    weights = blend(black, white, 0.4, torch.Generator().manual_seed(0))[:, 0, 0, 0]
+    weights = mixup(black, white, 0.4, torch.Generator().manual_seed(0))[:, 0, 0, 0]
     assert weights.max() <= 0.4
     assert 60 < int((weights == 0).sum()) < 140
-    assert blend(black, white, 0.0, torch.Generator()) is black
+    assert mixup(black, white, 0.0, torch.Generator()) is black

@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 
 from adaptd.errors import ConfigError, WeightsMismatch, WeightsUnavailable
 from adaptd.learning.backbones import build_classifier
+from adaptd.learning.settings import ModelSettings
 from adaptd.learning.weights import load_classifier, load_weights, save_classifier
-from adaptd.project.settings import ModelSettings
 
 DATA = Path(os.environ.get("ADAPTD_BENCH_DATA", "../shared/data"))
 CLASSES = ("a", "b", "c")
@@ -40,7 +40,7 @@ def test_backbones_encode_project_and_classify(backbone, features):
     for mode in (True, False):
         encoded = model.train(mode).encode(torch.rand(2, 3, 32, 32))
         assert encoded.shape == (2, features)
-        torch.testing.assert_close(model.project(encoded).norm(dim=1), torch.ones(2))
+        torch.testing.assert_close(model.embed(encoded).norm(dim=1), torch.ones(2))
         assert model.classify(encoded).shape == (2, 3)
 
 

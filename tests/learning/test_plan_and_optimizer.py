@@ -6,15 +6,18 @@ import pytest
 import torch
 from torch import nn
 
-from adaptd.learning.grcl import FlatParameters
+from adaptd.errors import ConfigError
+from adaptd.learning.grcl import GradientRows, flatten
+from adaptd.learning.methods.settings import MethodSettings
 from adaptd.learning.optimizer import make_rule
 from adaptd.learning.plan import Plan
-from adaptd.project.settings import MethodSettings, ModelSettings, Settings, TrainingSettings
+from adaptd.learning.settings import ModelSettings, TrainingSettings
+from adaptd.project.settings import Settings
 
 
 def test_adaptation_decays_as_a_cosine_from_the_peak(settings):
     """The first step has the peak rate, the middle half of it, the last nearly nothing."""
-    plan = Plan.for_adaptation(settings(learning_rate=0.02))
+    plan = Plan.for_adaptation(settings(learning_rate=0.02), "grcl")
     assert plan.rate(0, 100) == 0.02
     assert plan.rate(50, 100) == pytest.approx(0.01)
     assert 0 < plan.rate(99, 100) < 0.0001
@@ -33,11 +36,11 @@ def test_the_source_warms_up_first(settings):
 def test_plans_follow_the_settings():
     """Each kind of episode takes its numbers from its own section; the source may go without augmentation."""
     default = Settings()
-    assert Plan.for_adaptation(default).batch_size == 256
+    assert Plan.for_adaptation(default, "grcl").batch_size == 256
     assert Plan.for_source(default).optimizer == "adamw"
     plain = default.model_copy(update={"source": default.source.model_copy(update={"augment": False})})
     assert Plan.for_source(plain).augmentation is None
-    assert Plan.for_adaptation(default).threads >= 1
+    assert Plan.for_adaptation(default, "grcl").threads >= 1
 
 
 class ReferenceRms(torch.optim.RMSprop):
@@ -68,50 +71,84 @@ def test_flat_updates_equal_layerwise_updates(rule, momentum, reference):
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 3))
     twin = copy.deepcopy(network)
-    flat = FlatParameters(network)
-    optimizer, other = make_rule(flat, rule, momentum, 0.01), reference(twin.parameters())
+    theta, rows = flatten(list(network.parameters())), GradientRows(network.parameters())
+    optimizer, other = make_rule(rule, momentum, 0.01), reference(twin.parameters())
     for step in range(4):
         x = torch.randn(8, 4)
-        flat.clear()
-        flat.accumulate_into(0)
-        network(x).square().mean().backward()
-        optimizer.apply(0.1)
+        rows.clear()
+        rows.backward(network(x).square().mean())
+        optimizer.apply(theta, rows.rows[0], 0.1)
         other.zero_grad()
         twin(x).square().mean().backward()
         other.step()
         if step == 1:
             kept = {name: value.clone() for name, value in optimizer.tensors().items()}
-            optimizer = make_rule(flat, rule, momentum, 0.01)
+            optimizer = make_rule(rule, momentum, 0.01)
             optimizer.restore(kept)
     for ours, theirs in zip(network.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
 def test_the_metric_is_that_of_the_step_taken():
-    """What RMSprop tells beforehand is what it multiplies row 0 with."""
-    torch.manual_seed(0)
-    network = nn.Linear(4, 3)
-    flat = FlatParameters(network)
-    optimizer = make_rule(flat, "rmsprop")
+    """What RMSprop tells of an observed gradient is what it multiplies the step with."""
+    optimizer, theta = make_rule("rmsprop"), torch.randn(15)
     for _ in range(3):
-        flat.rows[0] = torch.randn(flat.theta.numel())
-        metric = optimizer.metric().clone()
-        flat.rows[0] = torch.randn(flat.theta.numel())  # projected meanwhile
-        before = flat.theta.detach().clone()
-        optimizer.apply(0.1)
-        torch.testing.assert_close(before - flat.theta, 0.1 * metric * flat.rows[0])
+        optimizer.observe(torch.randn(15))
+        metric = optimizer.metric.clone()
+        gradient, before = torch.randn(15), theta.clone()  # projected meanwhile
+        optimizer.apply(theta, gradient, 0.1)
+        torch.testing.assert_close(before - theta, 0.1 * metric * gradient)
+
+
+def test_looking_changes_nothing():
+    """However often a gradient is observed and the metric asked for, the state is that after the steps taken."""
+    optimizer, theta = make_rule("rmsprop"), torch.randn(15)
+    optimizer.apply(theta, torch.randn(15), 0.1)
+    before = {name: value.clone() for name, value in optimizer.tensors().items()}
+    gradient = torch.randn(15)
+    metrics = []
+    for _ in range(3):
+        optimizer.observe(gradient)
+        metrics += [optimizer.metric.clone(), optimizer.metric.clone()]
+    assert all(torch.equal(metric, metrics[0]) for metric in metrics)
+    assert all(torch.equal(value, before[name]) for name, value in optimizer.tensors().items())
 
 
 def test_rule_and_rate_fit_method_and_backbone():
-    """The paper's methods keep plain SGD; a LeNet bears ten times the rate; what a user sets is taken."""
+    """They go with the method that runs, whatever [method] name says; a LeNet bears ten times the rate; what is set is taken."""
     small = ModelSettings(backbone="lenet5", classes=("a", "b"))
     for method, model, expected in (
         ("grcl", ModelSettings(), ("sgd", 0.001)),
         ("guarded", ModelSettings(), ("rmsprop", 0.0001)),
         ("grcl", small, ("sgd", 0.01)),
-        ("guarded", small, ("rmsprop", 0.001)),
+        ("self-training", small, ("rmsprop", 0.001)),
     ):
-        plan = Plan.for_adaptation(Settings(method=MethodSettings(name=method), model=model))
-        assert (plan.optimizer, plan.learning_rate) == (expected[0], pytest.approx(expected[1]))
-    own = Plan.for_adaptation(Settings(training=TrainingSettings(optimizer="adamw", learning_rate=0.5)))
+        for name in ("grcl", "guarded"):
+            plan = Plan.for_adaptation(Settings(method=MethodSettings(name=name), model=model), method)
+            assert (plan.optimizer, plan.learning_rate) == (expected[0], pytest.approx(expected[1]))
+    own = Plan.for_adaptation(Settings(training=TrainingSettings(optimizer="adamw", learning_rate=0.5)), "grcl")
     assert (own.optimizer, own.learning_rate) == ("adamw", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("method", "training", "said"),
+    [
+        (
+            "guarded",
+            {"momentum": 0.9},
+            "momentum does nothing with rmsprop, the update rule of guarded: set it to 0, or optimizer",
+        ),
+        ("grcl", {"momentum": 0.9, "optimizer": "adamw"}, "momentum does nothing with adamw: set it to 0"),
+        ("guarded", {"weight_decay": 0.1}, "weight_decay does nothing with rmsprop, the update rule of guarded"),
+        ("grcl", {"momentum": 0.9, "weight_decay": 0.1}, None),
+        ("guarded", {"optimizer": "adamw", "weight_decay": 0.1}, None),
+    ],
+)
+def test_what_would_be_ignored_is_refused(method, training, said):
+    """Momentum and weight decay are an error where the update rule has no use for them."""
+    settings = Settings(training=TrainingSettings(**training))
+    if said is None:
+        Plan.for_adaptation(settings, method)
+        return
+    with pytest.raises(ConfigError, match=said):
+        Plan.for_adaptation(settings, method)

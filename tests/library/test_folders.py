@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from adaptd.errors import FolderUnusable
 from adaptd.intake.names import find_domain_name
 from adaptd.library.folders import list_domain, list_source, list_test_set, split_by_class
-from adaptd.project.settings import NAME_PATTERN
+from adaptd.sections import NAME_PATTERN
 
 
 def plant(folder, *names):

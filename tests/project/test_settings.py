@@ -1,5 +1,7 @@
 """Settings come from four layers, and what is wrong is named."""
 
+import copy
+import json
 import tomllib
 from pathlib import Path
 
@@ -8,10 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptd.errors import ConfigError, ProjectNotFound
-from adaptd.project.layers import find_project, load_project, parse_settings, render_toml, sections, setting_names
+from adaptd.learning.methods.settings import MethodSettings
+from adaptd.project.catalogue import list_keys, sections, setting_names
+from adaptd.project.layers import find_project, load_project, parse_settings
+from adaptd.project.renamed import RENAMED, rename_settings
 from adaptd.project.settings import Settings
+from adaptd.project.toml import render_toml
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -27,6 +33,14 @@ def problem(folder: Path, text: str, environ: dict[str, str] | None = None) -> s
     with pytest.raises(ConfigError) as caught:
         load_project(folder, environ or {})
     return str(caught.value)
+
+
+def _names(document: dict, prefix: str = "") -> list[str]:
+    """Every `section.key` of a document."""
+    found = []
+    for key, value in document.items():
+        found += _names(value, f"{prefix}{key}.") if isinstance(value, dict) else [f"{prefix}{key}"]
+    return found
 
 
 class TestLayers:
@@ -148,7 +162,15 @@ class TestProblems:
 
     def test_allowed_values_are_listed(self, folder):
         """A choice names its choices."""
-        assert "'grcl', 'contrastive+sdc'" in problem(folder, '[method]\nname = "magic"')
+        assert "'auto', 'human' or 'json'" in problem(folder, '[logging]\nformat = "xml"')
+
+    def test_an_unknown_method_is_answered_with_the_nearest(self, folder):
+        """Names come from the registry; one that is like nothing lists them all."""
+        assert "[method] name = 'gaurded': there is no method named 'gaurded': did you mean guarded?" in problem(
+            folder, '[method]\nname = "gaurded"'
+        )
+        assert "choose one of grcl, contrastive+sdc" in problem(folder, '[method]\nname = "magic"')
+        assert "there is no method named 'supervised'" in problem(folder, '[method]\nname = "supervised"')
 
     def test_a_variable_is_named_as_the_origin(self, folder):
         """The person must know which layer to mend."""
@@ -213,17 +235,119 @@ class TestProblems:
             assert "[model] name" in problem(folder, f'[model]\nname = "{name}"')
 
 
+class TestMethods:
+    def test_options_come_from_every_layer(self, folder):
+        """A method's section is read like any other, and each value knows its origin; other methods' sections may stand there."""
+        (folder / "adaptd.toml").write_text(
+            '[method]\nname = "guarded"\n[method.guarded]\nwarp = 0.5\n[method.grcl]\nnegatives = 7\n'
+        )
+        environ = {"ADAPTD_METHOD__GUARDED__MIXUP": "0.1", "ADAPTD_METHOD__SELF_TRAINING__CURRICULUM": "false"}
+        project = load_project(folder, environ, {"method.guarded.views": 2})
+        method = project.settings.method
+        assert (method.guarded.warp, method.guarded.mixup, method.guarded.views) == (0.5, 0.1, 2)
+        assert (method.grcl.negatives, method.self_training.curriculum) == (7, False)
+        assert [
+            project.origins[f"method.{name}"] for name in ("guarded.warp", "guarded.mixup", "guarded.views", "grcl.negatives")
+        ] == [
+            str(folder / "adaptd.toml"),
+            "ADAPTD_METHOD__GUARDED__MIXUP",
+            "--views",
+            str(folder / "adaptd.toml"),
+        ]
+        assert project.origins["method.grcl.temperature"] == "default"
+
+    def test_an_option_that_a_method_does_not_have_names_where_it_belongs(self, folder):
+        """In the file, in a variable, and for the section itself."""
+        assert "[method.grcl] warp: unknown key; it belongs under [method.guarded] or [method.self_training]" in problem(
+            folder, "[method.grcl]\nwarp = 1.0"
+        )
+        said = problem(folder, "", {"ADAPTD_METHOD__CONTRASTIVE_SDC__CONSTRAINTS": "per-domain"})
+        assert said == (
+            "ADAPTD_METHOD__CONTRASTIVE_SDC__CONSTRAINTS: [method.contrastive_sdc] constraints: unknown key; "
+            "it belongs under [method.grcl]"
+        )
+        assert "[method.garded]: unknown section; did you mean [method.guarded]?" in problem(
+            folder, "[method.garded]\nwarp = 1.0"
+        )
+        assert "[method.garded]: unknown section; did you mean [method.guarded]?" in problem(folder, "[method.garded]\n")
+        assert "[method.guarded] warp = 'x': input should be a valid number" in problem(folder, "[method.guarded]\nwarp = 'x'")
+        assert "[method.guarded] wrap: unknown key; did you mean warp?" in problem(folder, "[method.guarded]\nwrap = 1.0")
+        assert "[method]" in problem(folder, "[method.name]\nx = 1.0")
+
+    def test_what_the_method_would_ignore_is_an_error(self, folder):
+        """It names the place, the fact and the remedy; with a method that has a use for it, it is taken."""
+        text = "[training]\nmomentum = 0.9\n"
+        assert problem(folder, text) == (
+            f"{folder}/adaptd.toml: [training] momentum = 0.9: does nothing with rmsprop, the update rule of guarded: "
+            "set it to 0, or optimizer to sgd"
+        )
+        assert load_project(folder, {"ADAPTD_METHOD__NAME": "grcl"}).settings.training.momentum == 0.9
+        assert load_project(folder, {"ADAPTD_TRAINING__OPTIMIZER": "sgd"}).settings.training.momentum == 0.9
+
+
+class TestRenamed:
+    @pytest.mark.parametrize("old", RENAMED)
+    def test_an_old_name_is_answered_with_the_new_one(self, folder, old):
+        """From the file, the environment and the command line; and the new names exist."""
+        section, key = old.split(".")
+        new = " or ".join("[{}] {}".format(*name.rsplit(".", 1)) for name in RENAMED[old])
+        assert f"[{section}] {key}: unknown key; it is {new} today" in problem(folder, f"[{section}]\n{key} = 1")
+        (folder / "adaptd.toml").write_text("")
+        variable = f"ADAPTD_{section.upper()}__{key.upper()}"
+        assert f"{variable}: [{section}] {key}: unknown key; it is {new} today" in problem(folder, "", {variable: "1"})
+        (folder / "adaptd.toml").write_text("")
+        with pytest.raises(ConfigError, match="unknown key; it is"):
+            load_project(folder, {}, {old: 1})
+        assert set(RENAMED[old]) <= set(setting_names())
+        assert old not in setting_names()
+
+    def test_stored_settings_are_rewritten(self):
+        """What an older version stored is taken by this one, with every value where it belongs now; the document itself stays."""
+        old = Settings().model_dump(mode="json")
+        flat = {"name": "grcl", "constraints": "per-domain", "temperature": 0.1, "negatives": 9, "bank_momentum": 0.25}
+        flat |= {"source_weight": 2.0, "memory_weight": 3.0, "min_agreement": 0.5, "patience": 1, "curriculum": False}
+        old["method"] = flat | {"warp": 0.5, "blend": 0.2, "propagate": False, "views": 2}
+        for section, key in (("gate", "max_source"), ("gate", "max_domain"), ("export", "quantized_max")):
+            del old[section][f"{key}_loss"]
+            old[section][f"{key}_drop"] = 0.5
+        before = copy.deepcopy(old)
+        new = Settings.model_validate_json(json.dumps(rename_settings(old)))
+        assert old == before
+        assert (new.gate.max_source_loss, new.gate.max_domain_loss, new.export.quantized_max_loss) == (0.5, 0.5, 0.5)
+        assert (new.method.name, new.method.grcl.constraints, new.method.contrastive_sdc.negatives) == ("grcl", "per-domain", 9)
+        assert (new.method.contrastive_source.source_weight, new.method.contrastive_source_memory.memory_weight) == (2.0, 3.0)
+        assert (new.method.guarded.mixup, new.method.self_training.views, new.method.guarded.curriculum) == (0.2, 2, False)
+        assert rename_settings(new.model_dump(mode="json")) == new.model_dump(mode="json"), "what is new stays"
+
+    @pytest.mark.parametrize(
+        ("method", "optimizer", "left"),
+        [
+            ("guarded", "auto", (0.0, 0.0)),
+            ("guarded", "adamw", (0.0, 0.1)),
+            ("grcl", "auto", (0.9, 0.1)),
+            ("grcl", "rmsprop", (0, 0)),
+        ],
+    )
+    def test_what_was_ignored_is_forgotten(self, method, optimizer, left):
+        """Momentum and weight decay that an older version took and ignored would be an error."""
+        training = {"optimizer": optimizer, "momentum": 0.9, "weight_decay": 0.1}
+        found = rename_settings({"method": {"name": method, "blend": 0.3}, "training": training})
+        assert (found["training"]["momentum"], found["training"]["weight_decay"]) == left
+
+
 class TestTemplate:
     def test_the_shipped_file_is_current(self):
         """The top-level adaptd.toml is what the settings render to."""
-        assert (REPOSITORY / "adaptd.toml").read_text() == render_toml(), "run: python -m adaptd.project.layers > adaptd.toml"
+        assert (REPOSITORY / "adaptd.toml").read_text() == render_toml(), "run: python -m adaptd.project.toml > adaptd.toml"
 
     def test_it_says_the_defaults(self):
-        """Every key is there with its default."""
-        document = tomllib.loads(render_toml())
-        assert parse_settings(render_toml()) == Settings()
-        assert [f"{s}.{k}" for s in document for k in document[s]] == list(setting_names())
+        """Every key is there with its default, of the methods' options those of the chosen one."""
+        for method in ("guarded", "grcl", "source-only"):
+            text = render_toml({"method.name": method})
+            assert parse_settings(text) == Settings(method=MethodSettings(name=method))
+            others = [name for name in setting_names() if name.count(".") == 2 and not name.startswith(f"method.{method}.")]
+            assert _names(tomllib.loads(text)) == [name for name in setting_names() if name not in others]
 
     def test_every_key_is_described(self):
         """No key without a sentence."""
-        assert all(field.description for section in sections().values() for field in section.model_fields.values())
+        assert all(field.description for section in sections().values() for field in list_keys(section).values())

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from adaptd.learning.backbones import Classifier, build_classifier
+from adaptd.learning.settings import ModelSettings
 from adaptd.library.imageset import ImageSet
 from adaptd.library.preprocessing import Preprocessing
-from adaptd.project.settings import ModelSettings
 from adaptd.publishing.card import Ancestor, Card, Facts, GateOutcome, Parity, RowEntry, software_versions
 
 DIGITS = Path(os.environ.get("ADAPTD_BENCH_DATA", "../shared/data")) / "digits"

@@ -11,7 +11,8 @@ from onnx import numpy_helper
 
 from adaptd.errors import ExportFailed, ParityFailed
 from adaptd.learning.backbones import build_classifier
-from adaptd.project.settings import ExportSettings, ModelSettings
+from adaptd.learning.settings import ModelSettings
+from adaptd.project.settings import ExportSettings
 from adaptd.publishing.export import Exporter, export_model, export_onnx, prove_model
 from adaptd.publishing.parity import TIE, _count_unequal, check_parity
 from adaptd.publishing.session import open_session, run_session
@@ -173,7 +174,7 @@ def test_exporting_says_nothing(tmp_path):
     """Neither exporter writes to the terminal; what they say is in the debug log."""
     program = (
         "import logging, sys\nfrom pathlib import Path\nfrom datetime import datetime\n"
-        "from adaptd.learning.backbones import build_classifier\nfrom adaptd.project.settings import ModelSettings\n"
+        "from adaptd.learning.backbones import build_classifier\nfrom adaptd.learning.settings import ModelSettings\n"
         "from adaptd.library.preprocessing import Preprocessing\nfrom adaptd.errors import ExportFailed\n"
         "from adaptd.publishing.card import Facts\nfrom adaptd.publishing.export import Exporter, export_onnx\n"
         "said = []\nlogger = logging.getLogger('adaptd.publishing.export')\nlogger.setLevel(10)\nlogger.propagate = False\n"

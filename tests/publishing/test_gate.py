@@ -101,7 +101,7 @@ def test_unlabelled_domains_need_memory_and_estimate():
 def test_a_class_that_vanishes_is_named():
     """Accuracy alone would allow it: the class is rare."""
     truth = np.r_[np.zeros(990, int), np.full(10, 2)]
-    settings = GateSettings(max_source_drop=0.05)
+    settings = GateSettings(max_source_loss=0.05)
     outcome = judge([on_test("source", truth, np.zeros(1000, int), truth)], settings, CLASSES)
     assert outcome.reasons == ("On the source, class owl collapsed: predicted for 0 images, usual: 10.",)
 

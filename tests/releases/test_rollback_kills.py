@@ -20,7 +20,7 @@ from adaptd.publishing.triton import read_version
 
 KEEP = {"ADAPTD_EXPORT__KEEP_VERSIONS": "2"}
 """An old version is to be taken out at the end."""
-TWIN = {"ADAPTD_EXPORT__QUANTIZE": "true", "ADAPTD_EXPORT__QUANTIZED_MAX_DROP": "1"}
+TWIN = {"ADAPTD_EXPORT__QUANTIZE": "true", "ADAPTD_EXPORT__QUANTIZED_MAX_LOSS": "1"}
 
 
 def look(folder: Path) -> str | None:

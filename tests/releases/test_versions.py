@@ -17,7 +17,7 @@ SCHEMA = json.loads((REPOSITORY / "docs" / "schemas" / "versions.json").read_tex
 WRECK = {"ADAPTD_TRAINING__LEARNING_RATE": "3"}
 """Five hundred times the rate that goes with this network."""
 
-INT8 = {"ADAPTD_EXPORT__QUANTIZE": "true", "ADAPTD_EXPORT__QUANTIZED_MAX_DROP": "1"}
+INT8 = {"ADAPTD_EXPORT__QUANTIZE": "true", "ADAPTD_EXPORT__QUANTIZED_MAX_LOSS": "1"}
 
 
 def versions(shop) -> list[dict]:
@@ -337,7 +337,7 @@ def test_a_model_that_spoils_the_new_domain_is_rejected(adapted_shop, paint, tmp
     folder = paint(tmp_path / "odd", 40, 77, classes="a", flat=True)
     paint(folder / "_test", 30, 78, classes="abc")
     served = max(shop.published())
-    shop.does("adapt", folder, "--epochs", 60, env=WRECK | {"ADAPTD_METHOD__MIN_AGREEMENT": "0"})
+    shop.does("adapt", folder, "--epochs", 60, env=WRECK | {"ADAPTD_METHOD__GUARDED__MIN_AGREEMENT": "0"})
     (newest,) = shop.rows("SELECT version, state, gate_figures FROM versions ORDER BY version DESC LIMIT 1")
     assert (newest[1], max(shop.published())) == ("rejected", served)
     assert "odd (test)" in json.loads(newest[2])

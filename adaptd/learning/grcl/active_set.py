@@ -1,4 +1,4 @@
-"""The projection on any number of constraints (Eq. 6-0), as non-negative least squares on their cosines.
+"""The projection on any number of constraints (Eq. 8), as non-negative least squares on their cosines.
 
 Lawson and Hanson's active-set method: exact, and finite because every round lowers the objective. The closed form for
 two constraints is in `projection`.
@@ -27,14 +27,14 @@ def project_on_many(d: list[float], C: Matrix) -> tuple[float, ...]:
         entering = min(violated, key=slack.__getitem__)
         if _distance_squared(C, active, entering) > PARALLEL:
             active.append(entering)
-            _settle(d, C, active, v)
+            _optimise(d, C, active, v)
         if entering in active:
             refused.clear()
         else:  # in the span of the active constraints, so met as soon as they are, or violated by rounding only
             refused.add(entering)
 
 
-def _settle(d: list[float], C: Matrix, active: list[int], v: list[float]) -> None:
+def _optimise(d: list[float], C: Matrix, active: list[int], v: list[float]) -> None:
     """Move v to the optimum over the active constraints; drop, one by one, those that would turn negative."""
     while active:
         goal = dict(zip(active, _solve(C, active, [-d[i] for i in active]), strict=True))

@@ -24,7 +24,7 @@ class Bank:
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Rows of `count` different entries to serve as negatives; all of them if the bank is smaller."""
-        return torch.randperm(len(self.keys), generator=generator)[:count]
+        return torch.randperm(len(self.keys), generator=generator)[:count].to(self.keys.device)
 
     def update(self, rows: Sequence[Tensor], z: Sequence[Tensor]) -> None:
         """k(x) ← normalise(m·k(x) + (1 - m)·z) for the images of a batch (Eq. 3). No row may come twice."""

@@ -1,10 +1,10 @@
 """θ as one vector, and gradient rows beside it. What the rows mean, and how they are combined, is decided elsewhere.
 
-Every parameter of the network is a view of θ, and `loss.backward()` accumulates straight into the chosen row. So a
-Gram matrix, a projection, an optimizer step and a checkpoint each touch one tensor, not one per layer.
+Every parameter is a view of θ, and `backward` accumulates straight into the chosen row. So a Gram matrix, a projection, an
+optimizer step and a checkpoint each touch one tensor, not one per layer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil
 
 import torch
@@ -14,33 +14,31 @@ CHUNK = 1 << 16
 """Columns turned into float64 at a time: a handful of rows of this length stay in the second-level cache."""
 
 
-class FlatParameters:
-    """The trainable parameters of a network as views of `theta` [N], with `rows` [k, N] for gradients.
+def flatten(parameters: Sequence[nn.Parameter]) -> Tensor:
+    """θ: one vector that all of them are views of from here on."""
+    theta = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
+    for parameter, view in zip(parameters, _views(theta, parameters), strict=True):
+        parameter.data = view
+    return theta
 
-    A parameter that a loss does not reach keeps zeros in its row.
-    """
 
-    def __init__(self, network: nn.Module, rows: int = 1) -> None:
-        named = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
-        self.shapes = {name: tuple(p.shape) for name, p in named}
-        self._parameters = [p for _, p in named]
-        self.theta = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in self._parameters]), requires_grad=False)
-        self.rows = torch.zeros(rows, self.theta.numel())
-        self._wide = torch.empty(rows, min(CHUNK, self.theta.numel()), dtype=torch.float64)
-        for parameter, view in zip(self._parameters, self._views(self.theta.data), strict=True):
-            parameter.data = view
+class GradientRows:
+    """`rows` [k, N]: gradients with respect to some parameters. A parameter that no loss reaches has zeros there."""
 
-    def _views(self, vector: Tensor) -> list[Tensor]:
-        pieces = torch.split(vector, [p.numel() for p in self._parameters])
-        return [piece.view(p.shape) for piece, p in zip(pieces, self._parameters, strict=True)]
+    def __init__(self, parameters: Iterable[nn.Parameter], rows: int = 1) -> None:
+        self._parameters = list(parameters)
+        some, size = self._parameters[0], sum(p.numel() for p in self._parameters)
+        self.rows = torch.zeros(rows, size, dtype=some.dtype, device=some.device)
+        self._wide = torch.empty(rows, min(CHUNK, size), dtype=torch.float64, device=some.device)
 
-    def accumulate_into(self, row: int) -> None:
-        """Let the next `backward()` add its gradient to this row."""
-        for parameter, view in zip(self._parameters, self._views(self.rows[row]), strict=True):
+    def backward(self, loss: Tensor, row: int = 0, *, retain_graph: bool = False) -> None:
+        """Add the loss's gradient to a row. Other parameters get none, whatever the loss reaches."""
+        for parameter, view in zip(self._parameters, _views(self.rows[row], self._parameters), strict=True):
             parameter.grad = view
+        torch.autograd.backward(loss, retain_graph=retain_graph, inputs=self._parameters)
 
     def clear(self) -> None:
-        """Start a new step: every row zero."""
+        """Every row zero."""
         self.rows.zero_()
 
     def release(self) -> None:
@@ -53,7 +51,7 @@ class FlatParameters:
 
         In float32, 1 - c² of two rows with a million entries came out negative.
         """
-        gram = torch.zeros(len(self.rows), len(self.rows), dtype=torch.float64)
+        gram = torch.zeros(len(self.rows), len(self.rows), dtype=torch.float64, device=self.rows.device)
         weights = [None] * ceil(self.rows.shape[1] / CHUNK) if metric is None else torch.split(metric, CHUNK)
         for narrow, weight in zip(torch.split(self.rows, CHUNK, dim=1), weights, strict=True):
             wide = self._wide[:, : narrow.shape[1]].copy_(narrow)
@@ -65,7 +63,12 @@ class FlatParameters:
         if not any(coefficients[1:]):
             self.rows[0].mul_(coefficients[0])
             return
-        factors = torch.tensor(coefficients, dtype=torch.float64)
+        factors = torch.tensor(coefficients, dtype=torch.float64, device=self.rows.device)
         for narrow in torch.split(self.rows, CHUNK, dim=1):
             wide = self._wide[:, : narrow.shape[1]].copy_(narrow)
             narrow[0] = factors @ wide
+
+
+def _views(vector: Tensor, parameters: Sequence[nn.Parameter]) -> list[Tensor]:
+    pieces = torch.split(vector, [p.numel() for p in parameters])
+    return [piece.view(p.shape) for piece, p in zip(pieces, parameters, strict=True)]

@@ -1,7 +1,7 @@
-"""The closest vector to g_t that no constraint objects to (Eq. 8), from inner products alone.
+"""The closest vector to g_t that no constraint objects to (Eq. 11), from inner products alone.
 
-Nothing here knows how long the vectors are: `FlatParameters` multiplies them out and puts the answer together.
-The paper's Eq. 10 has a sign error; stationarity of the Lagrangian gives w = g_t + Σ uᵢgᵢ with u ≥ 0.
+Nothing here knows how long the vectors are: `GradientRows` multiplies them out and puts the answer together.
+The paper's dual (Eq. 12) has a sign error; stationarity of the Lagrangian gives w = g_t + Σ uᵢgᵢ with u ≥ 0.
 """
 
 from dataclasses import dataclass
@@ -19,14 +19,9 @@ class Projection:
 
     multipliers: tuple[float, ...]
 
-    @property
-    def active(self) -> tuple[bool, ...]:
-        """Which constraints bent the gradient."""
-        return tuple(u > 0 for u in self.multipliers)
-
 
 def project(gram: Tensor) -> Projection | None:
-    """Solve Eq. 8 for the Gram matrix of (g_t, g_1, …, g_k); None if any gradient holds NaN or infinity.
+    """Solve Eq. 11 for the Gram matrix of (g_t, g_1, …, g_k); None if any gradient holds NaN or infinity.
 
     A zero gradient constrains nothing and gets u = 0.
     """

@@ -1,4 +1,4 @@
-"""One GRCL step up to w: gradient sums part by part, divided, projected. The optimizer that follows is not here.
+"""A GRCL step up to w: gradient sums part by part, then divided and projected. The step along w is taken elsewhere.
 
 The contrastive loss is a sum over samples (bank keys carry no gradient), so g_t is the sum of its parts' gradients and
 nothing is computed twice: one forward a part, one backward for the contrastive loss, one more for a constraint.
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from adaptd.learning.grcl.flat import FlatParameters
+from adaptd.learning.grcl.flat import GradientRows
 from adaptd.learning.grcl.loss import Contrast, contrastive_loss
 from adaptd.learning.grcl.projection import Projection, project
 
@@ -28,7 +28,7 @@ class Network(Protocol):
     def encode(self, images: Tensor) -> Tensor:
         """f_θ(x), [n, features]."""
 
-    def project(self, features: Tensor) -> Tensor:
+    def embed(self, features: Tensor) -> Tensor:
         """normalise(q(f)), [n, d]."""
 
     def classify(self, features: Tensor) -> Tensor:
@@ -59,12 +59,18 @@ class Part:
             yield Part(images, rows, own, self.constraint)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Sums:
-    """What part-wise passes add up, beside the gradient rows; entry i belongs to row i. Ranks would add these too."""
+    """What part-wise passes add up, beside the gradient rows; entry i belongs to row i. Ranks add up rows, counts and losses.
 
-    counts: list[int]
-    losses: list[float]
+    Args:
+        counts: [k] samples.
+        losses: [k] in float64, as the counts.
+        z: the samples' unit vectors, part by part; each rank keeps its own.
+    """
+
+    counts: Tensor
+    losses: Tensor
     z: list[Tensor]
 
 
@@ -77,47 +83,35 @@ class Step:
     projection: Projection
 
 
-def grcl_step(network: Network, flat: FlatParameters, parts: Sequence[Part], contrast: Contrast) -> Step | None:
-    """Leave w in row 0 of `flat` and move the bank; None, and nothing moved, if a value is not finite."""
-    sums = accumulate(network, flat, parts, contrast)
-    # Several ranks would add up flat.rows and sums here: projecting before that would find another active set.
-    step = divide_and_project(flat, sums)
-    if step is not None:
-        contrast.bank.update([part.rows for part in parts], sums.z)
-    return step
-
-
-def accumulate(network: Network, flat: FlatParameters, parts: Sequence[Part], contrast: Contrast) -> Sums:
-    """Sum the gradients over the samples: g_t in row 0, each constraint's in its own."""
-    flat.clear()
-    sums = Sums([0] * len(flat.rows), [0.0] * len(flat.rows), [])
+def accumulate(network: Network, gradients: GradientRows, parts: Sequence[Part], contrast: Contrast) -> Sums:
+    """Sum the gradients over the samples into rows that are clear: g_t in row 0, each constraint's in its own."""
+    counts, losses = torch.zeros(2, len(gradients.rows), dtype=torch.float64)
+    sums = Sums(counts, losses, [])
     for part in (piece for whole in parts for piece in whole.pieces()):
         features = network.encode(part.images)
-        z = network.project(features)
+        z = network.embed(features)
         loss = contrastive_loss(z, part.rows, contrast)
-        flat.accumulate_into(0)
-        torch.autograd.backward(loss, retain_graph=part.constraint > 0)
-        sums.counts[0] += len(part.rows)
-        sums.losses[0] += loss.item()
+        gradients.backward(loss, retain_graph=part.constraint > 0)
+        counts[0] += len(part.rows)
+        losses[0] += loss.item()
         sums.z.append(z.detach())
         if part.constraint:
             assert part.labels is not None
             loss = functional.cross_entropy(network.classify(features), part.labels, reduction="sum")
-            flat.accumulate_into(part.constraint)
-            torch.autograd.backward(loss)
-            sums.counts[part.constraint] += len(part.rows)
-            sums.losses[part.constraint] += loss.item()
+            gradients.backward(loss, part.constraint)
+            counts[part.constraint] += len(part.rows)
+            losses[part.constraint] += loss.item()
     return sums
 
 
-def divide_and_project(flat: FlatParameters, sums: Sums) -> Step | None:
-    """Turn sums into means and project: w = g_t + Σ uᵢgᵢ (Eq. 8) ends in row 0. None if a value is not finite."""
-    scale = torch.tensor([1 / count if count else 0.0 for count in sums.counts], dtype=torch.float64)
-    gram = flat.gram() * torch.outer(scale, scale)
+def divide_and_project(gradients: GradientRows, sums: Sums) -> Step | None:
+    """Turn sums into means and project: w = g_t + Σ uᵢgᵢ (Eq. 11) ends in row 0. None if a value is not finite."""
+    scale = torch.where(sums.counts > 0, 1 / sums.counts, 0.0)
+    gram = gradients.gram() * torch.outer(scale, scale)
     projection = project(gram)
     if projection is None:
         return None
     coefficients = torch.tensor([1.0, *projection.multipliers], dtype=torch.float64) * scale
-    flat.combine(coefficients.tolist())
-    losses = tuple(loss / count if count else 0.0 for loss, count in zip(sums.losses, sums.counts, strict=True))
-    return Step(losses, tuple(gram.diagonal().sqrt().tolist()), projection)
+    gradients.combine(coefficients.tolist())
+    losses = torch.where(sums.counts > 0, sums.losses / sums.counts, 0.0)
+    return Step(tuple(losses.tolist()), tuple(gram.diagonal().sqrt().tolist()), projection)

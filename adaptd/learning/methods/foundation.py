@@ -1,13 +1,10 @@
-"""What adaptation methods share: how a batch is made up, the bank, and what is remembered. Gradients are each one's own."""
+"""What adaptation methods share: how a batch is made up, and what is remembered. Gradients are each one's own."""
 
-from torch import Tensor
-
-from adaptd.learning.batches import Batch, EpisodeData, Pool
-from adaptd.learning.grcl import Bank, Contrast, MemorySelection, pseudo_labels, select_memory
-from adaptd.learning.methods.protocol import Trainee
+from adaptd.learning.batches import EpisodeData, Pool
+from adaptd.learning.grcl import MemorySelection, pseudo_labels, select_memory
 from adaptd.learning.plan import Plan
+from adaptd.learning.settings import MemorySettings
 from adaptd.learning.survey import Surveys
-from adaptd.project.settings import MemorySettings, MethodSettings
 
 SOURCE, MEMORY, TARGET = "source", "memory", "target"
 
@@ -34,7 +31,7 @@ def adaptation_pools(data: EpisodeData, plan: Plan, *, per_domain: bool = False)
     return (*pools, Pool(TARGET, (data.target,), data.first_row(len(data.memories) + 1), target))
 
 
-def remember(surveys: Surveys, data: EpisodeData, quota: MemorySettings) -> MemorySelection | None:
+def most_confident(surveys: Surveys, data: EpisodeData, quota: MemorySettings) -> MemorySelection | None:
     """The target's most confident images with their cluster's class. Every method keeps them, so that one may follow another."""
     if data.target is None or surveys.target is None:
         return None
@@ -44,46 +41,3 @@ def remember(surveys: Surveys, data: EpisodeData, quota: MemorySettings) -> Memo
     pseudo = pseudo_labels(features, surveys.target.logits.argmax(dim=1), centroids)
     ids = pseudo.labels.new_tensor(data.target.ids)
     return select_memory(ids, pseudo, quota.images_per_domain, quota.per_class_cap)
-
-
-class Contrastive:
-    """A method with a feature bank. Subclasses say how the losses become one gradient."""
-
-    trains_statistics = False
-    settled = False
-    trainee: Trainee
-    settings: MethodSettings
-    bank: Bank
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def pools(self, data: EpisodeData, plan: Plan) -> tuple[Pool, ...]:
-        """Source, memory and target."""
-        return adaptation_pools(data, plan)
-
-    def prepare(self, trainee: Trainee, pools: tuple[Pool, ...], plan: Plan) -> None:  # noqa: ARG002  # the protocol's
-        """Nothing to build."""
-        self.trainee, self.settings = trainee, plan.method
-
-    def begin(self, surveys: Surveys) -> None:
-        """Fill the bank with the model's own view of every image (Eq. 2)."""
-        self.bank = Bank(surveys.keys(), self.settings.bank_momentum)
-
-    def contrast(self, batch: Batch) -> Contrast:
-        """This step's negatives."""
-        negatives = self.bank.draw(self.settings.negatives, batch.chance("negatives"))
-        return Contrast(self.bank, negatives, self.settings.temperature)
-
-    def remember(self, surveys: Surveys, data: EpisodeData, quota: MemorySettings) -> MemorySelection | None:
-        """The target's most confident images."""
-        return remember(surveys, data, quota)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """The bank."""
-        return {"bank": self.bank.keys}
-
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        """The bank as it was."""
-        self.bank = Bank(tensors["bank"], self.settings.bank_momentum)
-        self.bank.keys.copy_(tensors["bank"])  # normalising a unit vector again may change its last bit

@@ -1,6 +1,6 @@
 """What a model takes an unlabelled domain's images for, how sure that is, and which of them are learned from.
 
-Three witnesses: the classifier, over several views of each image; the clusters of its features; and each image's neighbours.
+Three sources: the classifier, over several views of each image; the clusters of its features; and each image's neighbours.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from torch.nn import functional
 from adaptd.learning.grcl import MemorySelection, class_ranks, pseudo_labels
 from adaptd.learning.methods.propagation import propagate
 from adaptd.learning.methods.trust import kappa
-from adaptd.project.settings import MemorySettings
+from adaptd.learning.settings import MemorySettings
 
 NOT_YET = -1
 """The pseudo-label of an image that is not learned from yet."""
@@ -30,23 +30,23 @@ class Labelling:
     agreement: float
 
 
-def label(probabilities: Tensor, features: Tensor, source_centroids: Tensor, chance: torch.Generator | None) -> Labelling:
-    """Hear the witnesses.
+def label(probabilities: Tensor, features: Tensor, source_centroids: Tensor, generator: torch.Generator | None) -> Labelling:
+    """Classes by all of them together.
 
     Args:
         probabilities: [n, classes] by the classifier.
         features: [n, d] by the encoder.
         source_centroids: [classes, d] for clusters that no image is predicted as.
-        chance: for the neighbours; None: they are not asked, and an image on which the others disagree is not sure at all.
+        generator: for the neighbours; None: they are not asked, and an image on which the others disagree is not sure at all.
     """
     classes = len(source_centroids)
     sure, predicted = probabilities.max(dim=1)
     clusters = pseudo_labels(features, predicted, source_centroids)
     agreement = kappa(predicted, clusters.labels, classes)
-    if chance is None:
+    if generator is None:
         return Labelling(predicted, torch.where(clusters.labels == predicted, sure, 0.0), agreement)
     by_cluster = functional.softmax(SHARPNESS * clusters.similarity, dim=1)
-    sure, labels = propagate(features, (probabilities + by_cluster) / 2, chance).max(dim=1)
+    sure, labels = propagate(features, (probabilities + by_cluster) / 2, generator).max(dim=1)
     return Labelling(labels, sure, agreement)
 
 

@@ -13,27 +13,29 @@ LANDMARKS = 16_384
 _ROWS = 1024
 
 
-def propagate(features: Tensor, probabilities: Tensor, chance: torch.Generator) -> Tensor:
+def propagate(features: Tensor, probabilities: Tensor, generator: torch.Generator) -> Tensor:
     """Class probabilities after listening to the neighbours, [n, classes].
 
     Args:
         features: [n, d]; between neighbours the angle is small.
         probabilities: [n, classes] to begin with.
-        chance: picks the landmarks, where there are more images.
+        generator: picks the landmarks, where there are more images.
     """
     if len(features) < 2:
         return probabilities
-    graph = _connect(functional.normalize(features.double(), dim=1), chance)
+    graph = _connect(functional.normalize(features.double(), dim=1), generator)
     heard = own = probabilities.double()
     for _ in range(ROUNDS):
         heard = TRUST * (graph @ heard) + (1 - TRUST) * own
     return (heard / heard.sum(dim=1, keepdim=True)).to(probabilities.dtype)
 
 
-def _connect(x: Tensor, chance: torch.Generator) -> Tensor:
+def _connect(x: Tensor, generator: torch.Generator) -> Tensor:
     """Who listens to whom, [n, n] sparse and symmetric, scaled so that nobody with many friends drowns the others."""
     count = len(x)
-    landmarks = torch.arange(count) if count <= LANDMARKS else torch.randperm(count, generator=chance)[:LANDMARKS].sort().values
+    landmarks = (
+        torch.arange(count) if count <= LANDMARKS else torch.randperm(count, generator=generator)[:LANDMARKS].sort().values
+    )
     near, weight = _find_neighbours(x.float(), landmarks)
     rows = torch.arange(count)[:, None].expand_as(near)
     one_way = torch.sparse_coo_tensor(

@@ -1,29 +1,81 @@
-"""Methods by name. To add one: write its file, name it here and in [method] name."""
+"""Methods by name, without loading them. To add one: its file, its options, its line here, and its section in `settings`."""
 
-from collections.abc import Callable
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 from adaptd.errors import ConfigError
-from adaptd.learning.methods.grcl import Grcl
-from adaptd.learning.methods.guarded import Guarded
-from adaptd.learning.methods.multitask import Multitask
-from adaptd.learning.methods.protocol import Method
-from adaptd.learning.methods.source_only import SourceOnly
-from adaptd.learning.methods.supervised import Supervised
+from adaptd.learning.methods.options import (
+    ContrastiveSdcOptions,
+    ContrastiveSourceMemoryOptions,
+    ContrastiveSourceOptions,
+    GrclOptions,
+    GuardedOptions,
+    NoOptions,
+    SelfTrainingOptions,
+)
+from adaptd.sections import Section
 
-METHODS: dict[str, Callable[[], Method]] = {
-    "grcl": lambda: Grcl("grcl"),
-    "contrastive+sdc": lambda: Grcl("contrastive+sdc", memory_constraint=False),
-    "contrastive+source": lambda: Multitask("contrastive+source", memory=False),
-    "contrastive+source+memory": lambda: Multitask("contrastive+source+memory"),
-    "guarded": Guarded,
-    "self-training": lambda: Guarded("self-training", projected=False),
-    "source-only": SourceOnly,
-    "supervised": Supervised,
+RuleName = Literal["sgd", "adamw", "rmsprop"]
+
+RATES: Mapping[RuleName, float] = {"sgd": 0.001, "adamw": 0.0001, "rmsprop": 0.0001}
+"""What a pretrained network bears; a LeNet bears ten times as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known about a method before it is loaded.
+
+    Args:
+        implementation: "module:Class", imported when an episode begins.
+        options: its `[method.<name>]`.
+        rule: its update rule, where [training] names none.
+        rates: peak learning rates by rule, where [training] names none.
+        adapts: whether it is a choice for [method] name; supervised training is not.
+    """
+
+    implementation: str
+    options: type[Section] = NoOptions
+    rule: RuleName = "sgd"
+    rates: Mapping[RuleName, float] = field(default_factory=lambda: RATES)
+    adapts: bool = True
+
+
+_HERE = __package__
+
+METHODS: dict[str, Entry] = {
+    "grcl": Entry(f"{_HERE}.grcl:Grcl", GrclOptions),
+    "contrastive+sdc": Entry(f"{_HERE}.grcl:ContrastiveSdc", ContrastiveSdcOptions),
+    "contrastive+source": Entry(f"{_HERE}.multitask:ContrastiveSource", ContrastiveSourceOptions),
+    "contrastive+source+memory": Entry(f"{_HERE}.multitask:ContrastiveSourceMemory", ContrastiveSourceMemoryOptions),
+    "source-only": Entry(f"{_HERE}.source_only:SourceOnly"),
+    "guarded": Entry(f"{_HERE}.guarded:Guarded", GuardedOptions, "rmsprop"),
+    "self-training": Entry(f"{_HERE}.guarded:SelfTraining", SelfTrainingOptions, "rmsprop"),
+    "supervised": Entry(f"{_HERE}.supervised:Supervised", rule="adamw", adapts=False),
 }
 
 
-def create_method(name: str) -> Method:
-    """A method, ready for one episode; its settings come with the plan."""
+def list_methods() -> tuple[str, ...]:
+    """The choices for [method] name."""
+    return tuple(name for name, entry in METHODS.items() if entry.adapts)
+
+
+def get_entry(name: str) -> Entry:
+    """What is known about a method."""
     if name not in METHODS:
-        raise ConfigError(f"there is no method named {name!r}: choose one of {', '.join(METHODS)}")
-    return METHODS[name]()
+        raise ConfigError(describe_unknown(name, METHODS))
+    return METHODS[name]
+
+
+def describe_unknown(name: str, known: Iterable[str]) -> str:
+    """The fact and the remedy for a name that nobody has."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, 1)
+    remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(known)}"
+    return f"there is no method named {name!r}: {remedy}"
+
+
+def section_name(method: str) -> str:
+    """The method's section under [method]: a key that TOML and environment variables take without quotes."""
+    return method.replace("+", "_").replace("-", "_")

@@ -1,73 +1,52 @@
 """Cross-entropy on labelled images: episode 0, and with every domain's labels the oracle of a benchmark."""
 
-from math import isfinite, sqrt
+from math import sqrt
 
 import torch
-from torch import Tensor
 from torch.nn import functional
 
 from adaptd.errors import NothingToLearn
-from adaptd.learning.batches import Batch, EpisodeData, Pool
+from adaptd.learning.batches import Batch, Pool
 from adaptd.learning.grcl import MemorySelection
+from adaptd.learning.methods.base import Method, Update
 from adaptd.learning.methods.foundation import SOURCE
-from adaptd.learning.methods.protocol import Trainee, Update
-from adaptd.learning.plan import Plan
+from adaptd.learning.methods.options import NoOptions
+from adaptd.learning.parameters import GROUPS
 from adaptd.learning.seeding import seed_for
+from adaptd.learning.stepper import Stepper
 from adaptd.learning.survey import Surveys
-from adaptd.project.settings import MemorySettings
 
 
-class Supervised:
-    """Ordinary training: BatchNorm learns its statistics here, and dropout is on."""
+class Supervised(Method[NoOptions]):
+    """Ordinary training: BatchNorm learns its statistics here, and dropout is on.
 
-    name = "supervised"
+    The projector has no loss and yet takes part: weight decay makes it small, and GRCL starts from that.
+    """
+
     trains_statistics = True
-    settled = False
-    _trainee: Trainee
+    stepper: Stepper
 
-    def pools(self, data: EpisodeData, plan: Plan) -> tuple[Pool, ...]:
+    def choose_pools(self) -> tuple[Pool, ...]:
         """The source alone."""
-        if len(data.source) < 2:
-            raise NothingToLearn(f"{len(data.source)} labelled image is too few to train on: give at least two")
-        return (Pool(SOURCE, (data.source,), 0, plan.batch_size),)
+        if len(self.data.source) < 2:
+            raise NothingToLearn(f"{len(self.data.source)} labelled image is too few to train on: give at least two")
+        return (Pool(SOURCE, (self.data.source,), 0, self.plan.batch_size),)
 
-    def gradient_rows(self, pools: tuple[Pool, ...]) -> int:  # noqa: ARG002  # the protocol's
-        """One loss, one gradient."""
-        return 1
+    def build(self) -> None:
+        """One gradient over the whole classifier."""
+        self.stepper = self.train(*GROUPS)
 
-    def prepare(self, trainee: Trainee, pools: tuple[Pool, ...], plan: Plan) -> None:  # noqa: ARG002  # the protocol's
-        """Nothing to build."""
-        self._trainee = trainee
-
-    def begin(self, surveys: Surveys) -> None:
-        """Nothing to fill."""
-
-    def update(self, batch: Batch) -> Update | None:
+    def update(self, batch: Batch) -> Update:
         """The gradient of the mean cross-entropy."""
-        flat, model, labels = self._trainee.flat, self._trainee.model, batch.parts[0].labels
+        labels = batch.parts[0].labels
         assert labels is not None
-        statistics = list(model.buffers())
-        before = [buffer.clone() for buffer in statistics]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_for(batch.seed, "dropout", batch.step))
-            loss = functional.cross_entropy(model(batch.images), labels)
-        flat.clear()
-        flat.accumulate_into(0)
-        torch.autograd.backward(loss)
-        squared = flat.gram().item()
-        if not isfinite(squared):
-            for buffer, value in zip(statistics, before, strict=True):
-                buffer.copy_(value)
-            return None
-        return Update({SOURCE: loss.item()}, {SOURCE: sqrt(squared)})
+            loss = functional.cross_entropy(self.model(batch.images), labels)
+        self.stepper.backward(loss)
+        self.stepper.reduce()
+        return Update({SOURCE: loss.item()}, {SOURCE: sqrt(self.stepper.gram().item())})
 
-    def remember(self, surveys: Surveys, data: EpisodeData, quota: MemorySettings) -> MemorySelection | None:  # noqa: ARG002
+    def remember(self, surveys: Surveys) -> MemorySelection | None:  # noqa: ARG002  # the hook's
         """The source is kept whole; it needs no memory."""
         return None
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Nothing of its own."""
-        return {}
-
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Nothing of its own."""

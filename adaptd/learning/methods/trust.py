@@ -14,11 +14,16 @@ def kappa(first: Tensor, second: Tensor, classes: int) -> float:
     return (agreed - by_chance) / (1 - by_chance) if by_chance < 1 else 0.0
 
 
-def check_recognised(found: float, least: float) -> None:
+def check_recognised(found: float, least: float, setting: str) -> None:
     """Refuse a domain on which the classifier and the clusters of its features disagree.
 
     Noise, pictures of something else, or of one class alone: the features do not fall into the classes that the classifier
     names. Labels taken from there would teach the model its own mistakes.
+
+    Args:
+        found: their κ.
+        least: the least allowed.
+        setting: where that is set.
 
     Raises:
         DomainNotRecognised: their κ is less than the least allowed.
@@ -26,6 +31,6 @@ def check_recognised(found: float, least: float) -> None:
     if found < least:
         raise DomainNotRecognised(
             f"the model does not recognise these images: its classes and the clusters of its features agree by {found:.2f} "
-            f"beyond chance, and method.min_agreement asks for {least:g}. Look whether the folder holds what the classes are "
-            "made of; if it does, lower method.min_agreement and `adaptd retry` it"
+            f"beyond chance, and {setting} asks for {least:g}. Look whether the folder holds what the classes are "
+            f"made of; if it does, lower {setting} and `adaptd retry` it"
         )

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from adaptd.learning.grcl import Bank, Contrast, FlatParameters, Part, contrastive_loss, grcl_step
+from adaptd.learning.grcl import Bank, Contrast, GradientRows, Part, accumulate, contrastive_loss, divide_and_project
 from adaptd.learning.grcl import step as step_module
 
 
@@ -20,7 +20,7 @@ class Tiny(nn.Module):
         """The encoder f."""
         return torch.tanh(self.f(images.flatten(1)))
 
-    def project(self, features):
+    def embed(self, features):
         """The projector q."""
         return functional.normalize(self.q(features), dim=1)
 
@@ -35,7 +35,7 @@ def scene():
     torch.manual_seed(0)
     network, images, labels = Tiny(), torch.rand(12, 3, 2, 2), torch.randint(3, (12,))
     with torch.no_grad():
-        bank = Bank(network.project(network.encode(images)), momentum=0.5)
+        bank = Bank(network.embed(network.encode(images)), momentum=0.5)
     contrast = Contrast(bank, torch.tensor([0, 3, 5, 9, 11]), 0.07)
     rows = torch.arange(12)
     parts = [
@@ -57,16 +57,26 @@ def gradients(network, images, labels, contrast) -> torch.Tensor:
     def entropy(rows):
         return functional.cross_entropy(network.classify(network.encode(images[rows])), labels[rows])
 
-    whole = contrastive_loss(network.project(network.encode(images)), torch.arange(12), contrast) / 12
+    whole = contrastive_loss(network.embed(network.encode(images)), torch.arange(12), contrast) / 12
     return torch.stack([gradient(whole), gradient(entropy(slice(0, 3))), gradient(entropy(slice(3, 7)))]).double()
+
+
+def take(network, rows, parts, contrast):
+    """A step up to w, into rows that are clear, and the bank moved if there is one."""
+    rows.clear()
+    sums = accumulate(network, rows, parts, contrast)
+    step = divide_and_project(rows, sums)
+    if step is not None:
+        contrast.bank.update([part.rows for part in parts], sums.z)
+    return step
 
 
 def test_w_is_built_from_whole_batch_gradients(scene):
     """Part-wise sums, divided and projected, are g_t + u₁g_s + u₂g_dm of the whole batch, and both constraints hold."""
     network, images, labels, contrast, parts = scene
     rows = gradients(network, images, labels, contrast)
-    flat = FlatParameters(network, rows=3)
-    step = grcl_step(network, flat, parts, contrast)
+    flat = GradientRows(network.parameters(), rows=3)
+    step = take(network, flat, parts, contrast)
     u = torch.tensor([1.0, *step.projection.multipliers], dtype=torch.float64)
     torch.testing.assert_close(flat.rows[0].double(), u @ rows, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(torch.tensor(step.norms), rows.norm(dim=1).float(), rtol=1e-4, atol=1e-6)
@@ -76,13 +86,13 @@ def test_w_is_built_from_whole_batch_gradients(scene):
 def test_pieces_do_not_change_the_gradient(scene, monkeypatch):
     """Taking parts two images at a time gives the same w."""
     network, _, _, contrast, parts = scene
-    flat = FlatParameters(network, rows=3)
+    flat = GradientRows(network.parameters(), rows=3)
     keys = contrast.bank.keys.clone()
-    grcl_step(network, flat, parts, contrast)
+    take(network, flat, parts, contrast)
     whole, moved = flat.rows[0].clone(), contrast.bank.keys.clone()
     contrast.bank.keys.copy_(keys)
     monkeypatch.setattr(step_module, "IMAGES_PER_PASS", 2)
-    grcl_step(network, flat, parts, contrast)
+    take(network, flat, parts, contrast)
     torch.testing.assert_close(flat.rows[0], whole, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(contrast.bank.keys, moved)
 
@@ -94,7 +104,7 @@ def test_losses_are_means_and_the_bank_moves(scene):
         source = functional.cross_entropy(network.classify(network.encode(images[:3])), labels[:3]).item()
     before = contrast.bank.keys.clone()
     parts = [Part(p.images.flip(3), p.rows, p.labels, p.constraint) for p in parts[1:]] + parts[:1]
-    step = grcl_step(network, FlatParameters(network, rows=3), parts, contrast)
+    step = take(network, GradientRows(network.parameters(), rows=3), parts, contrast)
     assert step.losses[1] == pytest.approx(source, rel=1e-5)
     changed = (contrast.bank.keys != before).any(dim=1)
     assert changed[3:].all()
@@ -103,14 +113,14 @@ def test_losses_are_means_and_the_bank_moves(scene):
 def test_without_memory_there_is_one_constraint(scene):
     """In the first episode only the source constrains."""
     network, _, _, contrast, parts = scene
-    step = grcl_step(network, FlatParameters(network, rows=2), [parts[0], parts[2]], contrast)
+    step = take(network, GradientRows(network.parameters(), rows=2), [parts[0], parts[2]], contrast)
     assert len(step.projection.multipliers) == 1
 
 
 def test_an_absent_constraint_is_dropped(scene):
     """A constraint row that no image of this batch belongs to has multiplier 0 and loss 0."""
     network, _, _, contrast, parts = scene
-    step = grcl_step(network, FlatParameters(network, rows=3), [parts[0], parts[2]], contrast)
+    step = take(network, GradientRows(network.parameters(), rows=3), [parts[0], parts[2]], contrast)
     assert step.projection.multipliers[1] == 0
     assert step.losses[2] == 0
 
@@ -120,5 +130,5 @@ def test_non_finite_values_move_nothing(scene):
     network, _, _, contrast, parts = scene
     before = contrast.bank.keys.clone()
     parts[2].images[0, 0, 0, 0] = torch.nan
-    assert grcl_step(network, FlatParameters(network, rows=3), parts, contrast) is None
+    assert take(network, GradientRows(network.parameters(), rows=3), parts, contrast) is None
     assert torch.equal(contrast.bank.keys, before)

@@ -1,7 +1,5 @@
 """Guarded self-training: who takes part, and what the step promises."""
 
-import dataclasses
-
 import pytest
 import torch
 from torch.nn import functional
@@ -9,41 +7,39 @@ from torch.nn import functional
 from adaptd.errors import DomainNotRecognised
 from adaptd.learning.backbones import build_classifier
 from adaptd.learning.batches import EpisodeData
-from adaptd.learning.loop import Episode
+from adaptd.learning.loop import Training
 from adaptd.learning.methods import guarded
 from adaptd.learning.methods.labelling import NOT_YET, Labelling
-from adaptd.learning.methods.registry import create_method
+from adaptd.learning.methods.options import GuardedOptions
 from adaptd.learning.plan import Plan
 from adaptd.learning.survey import survey
 from adaptd.library.imageset import ImageSet
-from adaptd.project.settings import MethodSettings
 
 
 @pytest.fixture
 def begin(settings, squares):
     """Begin an episode with a model that knows its source, ready for `update`."""
 
-    def make(name: str = "guarded", **training) -> Episode:
+    def make(name: str = "guarded", **training) -> Training:
         chosen = settings(**training)
-        chosen = chosen.model_copy(update={"method": MethodSettings(name=name)})
         source = squares(36, 0)
         model = build_classifier(chosen.model, seed=1)
-        list(Episode(model, create_method("supervised"), EpisodeData(source), Plan.for_source(chosen)))
+        list(Training(model, EpisodeData(source), Plan.for_source(chosen)))
         memories = (squares(9, 1000, tint=20), squares(7, 2000, tint=40))
         data = EpisodeData(source, memories, squares(60, 3000, tint=60))
-        episode = Episode(model, create_method(name), data, Plan.for_adaptation(chosen))
-        episode._begin()
+        episode = Training(model, data, Plan.for_adaptation(chosen, name))
+        episode.begin()
         return episode
 
     return make
 
 
-def losses(episode: Episode) -> dict[str, float]:
+def losses(episode: Training) -> dict[str, float]:
     """Cross-entropies of the constraints on the first batch."""
     with torch.no_grad():
         return {
             part.name: functional.cross_entropy(episode.model(part.images), part.labels).item()
-            for part in episode._batches[0].parts
+            for part in episode.batches[0].parts
             if part.labels is not None
         }
 
@@ -65,14 +61,14 @@ def test_the_share_that_takes_part_grows_with_agreement(begin, monkeypatch, agre
     method = episode.method
     every = Labelling(torch.arange(60) % 3, torch.linspace(0.1, 0.9, 60), agreement)
     monkeypatch.setattr(guarded, "label", lambda *_: every)
-    method._look(survey(episode.model, episode.data.target), 1)
+    method.look(survey(episode.model, episode.data.target), 1)
     assert int((method.labels != NOT_YET).sum()) == pytest.approx(share * 60, abs=3)
-    method.plan = dataclasses.replace(method.plan, method=MethodSettings(curriculum=False))
-    method._look(survey(episode.model, episode.data.target), 1)
+    method.options = GuardedOptions(curriculum=False)
+    method.look(survey(episode.model, episode.data.target), 1)
     assert bool((method.labels != NOT_YET).all())
 
 
-def test_it_settles_once_nothing_new_is_seen(begin):
+def test_it_converges_once_nothing_new_is_seen(begin):
     """Three looks without better agreement end the episode within an epoch, while the rate falls to nothing."""
     episode = begin(epochs=30, learning_rate=1e-9)
     reports = list(episode)
@@ -80,23 +76,23 @@ def test_it_settles_once_nothing_new_is_seen(begin):
     assert [report.steps for report in reports][-1] == len(reports)
     rates = [report.learning_rate for report in reports]
     assert rates[-1] < 0.2 * rates[0]
-    assert episode.finish().report["settled_at"] == 3 * episode.epoch_steps
+    assert episode.finish().report["converged_at"] == 3 * episode.epoch_steps
 
 
-def test_an_episode_that_settled_resumes_to_the_same_end(begin):
-    """Stopped before, at and after the step at which it settled, it ends at the same step with the same weights."""
+def test_an_episode_that_converged_resumes_to_the_same_end(begin):
+    """Stopped before, at and after the step at which it converged, it ends at the same step with the same weights."""
     whole = begin(epochs=30, learning_rate=1e-4)
     states = {}
     for report in whole:
         states[report.step] = whole.state()
-    settled = whole.finish().report["settled_at"]
-    assert settled is not None
-    for step in (settled - 1, settled, settled + 1, settled + 2):
+    converged = whole.finish().report["converged_at"]
+    assert converged is not None
+    for step in (converged - 1, converged, converged + 1, converged + 2):
         resumed = begin(epochs=30, learning_rate=1e-4)
         resumed.restore(states[step])
         list(resumed)
         assert resumed.step == whole.step
-        assert torch.equal(resumed._flat.theta, whole._flat.theta)
+        assert torch.equal(resumed.method.parameters.theta, whole.method.parameters.theta)
 
 
 def test_what_it_does_not_recognise_it_refuses(begin, squares, settings):
@@ -107,6 +103,6 @@ def test_what_it_does_not_recognise_it_refuses(begin, squares, settings):
     data = EpisodeData(episode.data.source, (), ImageSet(mixed.ids[ones], mixed.pixels[ones], None))
     model = episode.model
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    with pytest.raises(DomainNotRecognised, match="does not recognise these images"):
-        list(Episode(model, create_method("guarded"), data, Plan.for_adaptation(settings(method="guarded"))))
+    with pytest.raises(DomainNotRecognised, match=r"does not recognise these images.*lower method\.guarded\.min_agreement"):
+        list(Training(model, data, Plan.for_adaptation(settings(), "guarded")))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

@@ -8,7 +8,7 @@ from adaptd.errors import DomainNotRecognised
 from adaptd.learning.methods.labelling import NOT_YET, Labelling, choose, label, spread_memory
 from adaptd.learning.methods.trust import check_recognised, kappa
 from adaptd.learning.seeding import generator
-from adaptd.project.settings import MemorySettings
+from adaptd.learning.settings import MemorySettings
 
 
 def clouds(count: int = 60, noise: float = 0.1) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -59,9 +59,11 @@ def test_one_class_twice_is_no_agreement():
 
 def test_the_refusal_says_what_to_do():
     """A domain that is not recognised is refused with the figure and the setting."""
-    with pytest.raises(DomainNotRecognised, match=r"agree by 0\.12 beyond chance, and method\.min_agreement asks for 0\.35"):
-        check_recognised(0.12, 0.35)
-    check_recognised(0.35, 0.35)
+    with pytest.raises(
+        DomainNotRecognised, match=r"agree by 0\.12 beyond chance, and method\.guarded\.min_agreement asks for 0\.35"
+    ):
+        check_recognised(0.12, 0.35, "method.guarded.min_agreement")
+    check_recognised(0.35, 0.35, "method.guarded.min_agreement")
 
 
 def test_a_memory_is_spread_over_classes_and_sureness():

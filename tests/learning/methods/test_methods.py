@@ -10,10 +10,10 @@ from adaptd.errors import ConfigError
 from adaptd.learning.backbones import build_classifier
 from adaptd.learning.batches import EpisodeData
 from adaptd.learning.grcl import contrastive_loss
-from adaptd.learning.loop import Episode
-from adaptd.learning.methods.registry import METHODS, create_method
+from adaptd.learning.loop import Training
+from adaptd.learning.methods.registry import METHODS, get_entry, list_methods, section_name
+from adaptd.learning.methods.settings import MethodSettings
 from adaptd.learning.plan import Plan
-from adaptd.project.settings import MethodSettings
 
 
 @pytest.fixture
@@ -26,21 +26,20 @@ def data(squares):
 def begin(settings, data):
     """Begin an episode with a method, ready for `update`."""
 
-    def make(name: str, **method) -> Episode:
-        chosen = settings()
-        chosen = chosen.model_copy(update={"method": MethodSettings(negatives=20, **method)})
-        episode = Episode(build_classifier(chosen.model, seed=1), create_method(name), data, Plan.for_adaptation(chosen))
-        episode._begin()
-        return episode
+    def make(name: str, **options) -> Training:
+        chosen = settings(options={section_name(name): options})
+        training = Training(build_classifier(chosen.model, seed=1), data, Plan.for_adaptation(chosen, name))
+        training.begin()
+        return training
 
     return make
 
 
-def gradient(episode: Episode, weights: dict[str, float]) -> torch.Tensor:
+def gradient(episode: Training, weights: dict[str, float]) -> torch.Tensor:
     """The gradient of L_q + Σ weight · cross-entropy over the first batch, straight from autograd."""
-    batch, model = episode._batches[0], episode.model
+    batch, model = episode.batches[0], episode.model
     features = model.encode(batch.images)
-    loss = contrastive_loss(model.project(features), batch.rows, episode.method.contrast(batch)) / len(batch.rows)
+    loss = contrastive_loss(model.embed(features), batch.rows, episode.method.contrast(batch)) / len(batch.rows)
     start = 0
     for part in batch.parts:
         own = model.classify(features[start : start + len(part.rows)])
@@ -56,31 +55,30 @@ def gradient(episode: Episode, weights: dict[str, float]) -> torch.Tensor:
     [("contrastive+source+memory", {"source": 0.5, "memory": 3.0}), ("contrastive+source", {"source": 0.5})],
 )
 def test_multitask_is_the_weighted_sum(begin, name, weights):
-    """λ₁ and λ₂ weigh the losses; for Crt.+Src. λ₂ is 0 whatever the settings, though memories stay in the contrastive loss."""
-    episode = begin(name, source_weight=0.5, memory_weight=3.0)
+    """λ₁ and λ₂ weigh the losses; for Crt.+Src. there is no λ₂, though memories stay in the contrastive loss."""
+    episode = begin(name, **{f"{part}_weight": weight for part, weight in weights.items()})
     expected = gradient(episode, weights)
-    update = episode.method.update(episode._batches[0])
-    torch.testing.assert_close(episode._flat.rows[0], expected, rtol=1e-4, atol=1e-6)
+    update = episode.method.update(episode.batches[0])
+    torch.testing.assert_close(episode.method.stepper.rows[0], expected, rtol=1e-4, atol=1e-6)
     assert update.norms["total"] == pytest.approx(expected.norm().item(), rel=1e-4)
     assert update.losses.keys() == {"contrastive", *weights}
 
 
 @pytest.mark.parametrize(
-    ("name", "constraints", "names"),
+    ("name", "options", "names"),
     [
-        ("grcl", "pooled", ["source", "memory"]),
-        ("grcl", "per-domain", ["source", "memory-1", "memory-2"]),
-        ("contrastive+sdc", "pooled", ["source"]),
-        ("contrastive+sdc", "per-domain", ["source"]),
+        ("grcl", {"constraints": "pooled"}, ["source", "memory"]),
+        ("grcl", {"constraints": "per-domain"}, ["source", "memory-1", "memory-2"]),
+        ("contrastive+sdc", {}, ["source"]),
     ],
 )
-def test_constrained_methods_are_g_plus_multipliers(begin, name, constraints, names):
+def test_constrained_methods_are_g_plus_multipliers(begin, name, options, names):
     """They give w = g_t + Σ uᵢgᵢ for exactly the method's constraints, and w meets every one of them."""
-    episode = begin(name, constraints=constraints)
+    episode = begin(name, **options)
     plain = gradient(episode, {})
     own = {key: gradient(episode, {key: 1.0}) - plain for key in names}
-    update = episode.method.update(episode._batches[0])
-    w = episode._flat.rows[0]
+    update = episode.method.update(episode.batches[0])
+    w = episode.method.stepper.rows[0]
     assert list(update.multipliers) == names
     expected = plain + sum(u * own[key] for key, u in update.multipliers.items())
     torch.testing.assert_close(w, expected, rtol=1e-3, atol=1e-5)
@@ -90,11 +88,11 @@ def test_constrained_methods_are_g_plus_multipliers(begin, name, constraints, na
 
 
 def test_the_batch_moves_its_own_keys_only(begin):
-    """After an update the keys of the batch's images have moved, all others not."""
+    """After a step the keys of the batch's images have moved, all others not."""
     episode = begin("grcl")
     before = episode.method.bank.keys.clone()
-    batch = episode._batches[0]
-    episode.method.update(batch)
+    batch = episode.batches[0]
+    next(iter(episode))
     moved = (episode.method.bank.keys != before).any(dim=1).nonzero().squeeze(1)
     assert torch.equal(moved, batch.rows.sort().values)
 
@@ -104,7 +102,7 @@ def test_the_bank_starts_as_the_models_own_view(begin, data):
     episode = begin("grcl")
     images = torch.from_numpy(data.memories[1].pixels).float() / 255
     with torch.no_grad():
-        expected = episode.model.project(episode.model.encode(images))
+        expected = episode.model.embed(episode.model.encode(images))
     torch.testing.assert_close(episode.method.bank.keys[36 + 9 : 36 + 16], expected)
     assert len(episode.method.bank) == 36 + 9 + 7 + 40
 
@@ -112,8 +110,8 @@ def test_the_bank_starts_as_the_models_own_view(begin, data):
 def test_supervised_is_plain_cross_entropy(settings, data):
     """The gradient of the supervised method is that of the mean loss in training mode."""
     chosen = settings()
-    episode = Episode(build_classifier(chosen.model, seed=1), create_method("supervised"), data, Plan.for_source(chosen))
-    batch = episode._batches[0]
+    episode = Training(build_classifier(chosen.model, seed=1), data, Plan.for_source(chosen))
+    batch = episode.batches[0]
     loss = functional.cross_entropy(episode.model(batch.images), batch.parts[0].labels)
     expected = torch.cat(
         [
@@ -122,15 +120,34 @@ def test_supervised_is_plain_cross_entropy(settings, data):
         ]
     )
     update = episode.method.update(batch)
-    torch.testing.assert_close(episode._flat.rows[0], expected)
+    torch.testing.assert_close(episode.method.stepper.rows[0], expected)
     assert update.losses["source"] == pytest.approx(loss.item())
     assert update.norms["source"] == pytest.approx(sqrt(expected.square().sum().item()), rel=1e-5)
 
 
-def test_every_method_is_registered_under_its_own_name():
-    """Names in the registry, of the methods and in the settings agree; an unknown one lists them."""
-    assert [create_method(name).name for name in METHODS] == list(METHODS)
-    selectable = MethodSettings.model_json_schema()["properties"]["name"]["enum"]
-    assert set(METHODS) == {*selectable, "supervised"}
-    with pytest.raises(ConfigError, match="choose one of grcl"):
-        create_method("magic")
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_is_registered_with_what_is_its_own(settings, data, name):
+    """The registry's name is the method's, its class is found, and its options are a section of [method] unless it has none."""
+    chosen = settings()
+    plan = Plan.for_source(chosen) if name == "supervised" else Plan.for_adaptation(chosen, name)
+    training = Training(build_classifier(chosen.model, seed=1), data, plan)
+    assert training.method.name == name
+    assert type(training.method.options) is get_entry(name).options
+    assert (section_name(name) in MethodSettings.model_fields) == bool(get_entry(name).options.model_fields)
+
+
+def test_an_unknown_method_is_named_with_the_nearest():
+    """A typing mistake is answered with the right word, anything else with all of them; supervised is no choice."""
+    with pytest.raises(ConfigError, match="did you mean guarded"):
+        get_entry("garded")
+    with pytest.raises(ConfigError, match=r"choose one of grcl, contrastive\+sdc"):
+        get_entry("magic")
+    assert set(METHODS) - set(list_methods()) == {"supervised"}
+
+
+@pytest.mark.parametrize("name", ["guarded", "self-training"])
+def test_rows_are_over_what_is_trained_alone(begin, name):
+    """Without a contrastive loss the projector is neither in θ nor in the gradients."""
+    parameters = begin(name).method.parameters
+    expected = sum(p.numel() for part in ("encoder", "classifier") for p in getattr(parameters.model, part).parameters())
+    assert parameters.theta.numel() == parameters.steppers[0].rows.shape[1] == expected

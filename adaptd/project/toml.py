@@ -1,0 +1,50 @@
+"""adaptd.toml as `adaptd init` writes it, every setting with its description. `python -m adaptd.project.toml` prints it."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, get_args, get_origin
+
+from adaptd.learning.methods.registry import section_name
+from adaptd.project.catalogue import list_keys, sections
+from adaptd.project.settings import Settings
+from adaptd.sections import Section
+
+HEAD = """\
+# adaptd.toml: every setting with its default. Environment variables ADAPTD_SECTION__KEY go before this file,
+# options of the command line before both. `adaptd config show --origin` tells where each value comes from.
+# Methods other than the chosen one have sections of their own, which may stand here too: docs/configuration.md.
+"""
+
+
+def render_toml(values: Mapping[str, Any] | None = None) -> str:
+    """A whole adaptd.toml: every key with its description and, unless `values` has `section.key`, its default."""
+    values = values or {}
+    method = section_name(values.get("method.name", Settings().method.name))
+    shown = {name: section for name, section in sections().items() if "." not in name or name == f"method.{method}"}
+    return "\n".join([HEAD.rstrip(), *(line for name in shown for line in _render(name, shown[name], values))]) + "\n"
+
+
+def _render(name: str, section: type[Section], values: Mapping[str, Any]) -> list[str]:
+    lines = ["", f"[{name}]  # {_one_line(section.__doc__)}"]
+    for key, field in list_keys(section).items():
+        value = values.get(f"{name}.{key}", field.default)
+        lines += [f"# {field.description}{_allowed(field.annotation)}", f"{key} = {_to_toml(value)}"]
+    return lines
+
+
+def _allowed(annotation: Any) -> str:
+    return f" ({' | '.join(get_args(annotation))})" if get_origin(annotation) is Literal else ""
+
+
+def _one_line(text: str | None) -> str:
+    return " ".join((text or "").split())
+
+
+def _to_toml(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_to_toml(item) for item in value)}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    print(render_toml(), end="")  # noqa: T201
