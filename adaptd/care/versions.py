@@ -9,7 +9,7 @@ from adaptd.errors import VersionDamaged
 from adaptd.files import hash_file
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
-from adaptd.publishing.repository import Repository
+from adaptd.publishing.repository import ModelRepository
 from adaptd.publishing.triton import MODEL_FILE
 from adaptd.records import EpisodeState, VersionState
 from adaptd.releases.lineage import PUBLISHED
@@ -76,7 +76,7 @@ def check_models(view: View, project: Project, *, every: bool) -> Iterator[Findi
         yield from _check_others(repository, promised)
 
 
-def _check_others(repository: Repository, promised: Mapping[int, str]) -> Iterator[Finding]:
+def _check_others(repository: ModelRepository, promised: Mapping[int, str]) -> Iterator[Finding]:
     for found in repository.list_versions():
         if found.version not in promised:
             fact = f"{found.folder} is of no promoted version, and whoever reads the repository would serve it"
@@ -86,7 +86,7 @@ def _check_others(repository: Repository, promised: Mapping[int, str]) -> Iterat
         yield Finding("I3", fact, repair)
 
 
-def is_staged(repository: Repository, version: int, digest: str) -> bool:
+def is_staged(repository: ModelRepository, version: int, digest: str) -> bool:
     """Whether a version was committed and still waits to be published: the row comes first, and the daemon finishes it."""
     if (repository.folder / str(version)).exists():
         return False

@@ -45,13 +45,12 @@ def holding_lease(
         StoreConflict: the episode is over, or another one works on it.
     """
     lease, over = take_lease(store, episode_id, check_stop), threading.Event()
-    renewing = threading.Thread(target=_renew, args=(project, episode_id, lease, over), name="lease", daemon=True)
-    renewing.start()
+    threading.Thread(target=_renew, args=(project, episode_id, lease, over), name="lease", daemon=True).start()
     try:
         yield lease
     finally:
+        # Not joined: it may wait for a locked database, and once the lease is given back it renews nothing.
         over.set()
-        renewing.join()
         # A conflict is no trouble: it ended with the episode, or somebody else has it. And what cannot be written expires.
         with contextlib.suppress(StoreError), store.writing() as tx:
             tx.episodes.release(episode_id, lease)

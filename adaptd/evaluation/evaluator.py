@@ -1,4 +1,4 @@
-"""Running a model over images. The only module of this room that needs torch."""
+"""Running a model over images. Only this module and `predictions`, with what stands on it, need torch in this room."""
 
 from dataclasses import dataclass
 from typing import Protocol

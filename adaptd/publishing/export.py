@@ -18,7 +18,7 @@ from adaptd.library.imageset import ImageSet
 from adaptd.project.settings import ExportSettings
 from adaptd.publishing.card import INPUT, OUTPUTS, Facts, Parity
 from adaptd.publishing.parity import check_parity
-from adaptd.publishing.silence import hushed
+from adaptd.publishing.silence import silenced
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ def export_onnx(model: Classifier, path: Path, opset: int, facts: Facts, exporte
     # Two images: an example of one freezes the batch at one.
     example = torch.zeros(2, 3, size, size, dtype=torch.uint8)
     try:
-        with hushed(log):
+        with silenced(log):
             proto = (_trace if exporter is Exporter.TRACE else _dynamo)(deployed, example, opset)
             assert [item.version for item in proto.opset_import if not item.domain] == [opset]
             describe(proto, facts, exporter)

@@ -19,7 +19,7 @@ from adaptd.publishing.card import INPUT, Facts, GateOutcome, Parity, Quantizati
 from adaptd.publishing.export import describe
 from adaptd.publishing.parity import batches, spread
 from adaptd.publishing.session import open_session, run_session
-from adaptd.publishing.silence import hushed
+from adaptd.publishing.silence import silenced
 from adaptd.records import SOURCE
 
 log = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class _Calibration(CalibrationDataReader):  # type: ignore[misc]  # ONNX Runtime
 
 def _write(path: Path, output: Path, samples: Sequence[ImageSet], facts: Facts) -> None:
     try:
-        with hushed(log), tempfile.TemporaryDirectory() as folder:
+        with silenced(log), tempfile.TemporaryDirectory() as folder:
             prepared = Path(folder, "prepared.onnx")
             # Symbolic shape inference is for transformers; convolutions have all they need from onnx's own.
             quant_pre_process(path, prepared, skip_symbolic_shape=True)

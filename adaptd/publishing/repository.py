@@ -33,7 +33,7 @@ class Published:
         return self.folder / MODEL_FILE
 
 
-class Repository:
+class ModelRepository:
     """The versions of one model.
 
     Args:

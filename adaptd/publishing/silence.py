@@ -14,7 +14,7 @@ CHATTY = ("", "torch.onnx", "torch.export", "onnxscript", "onnx_ir")
 
 
 @contextlib.contextmanager
-def hushed(log: logging.Logger) -> Iterator[None]:
+def silenced(log: logging.Logger) -> Iterator[None]:
     """Prints, warnings and log lines of torch, onnx and ONNX Runtime's tools become debug lines of `log`."""
     said = io.StringIO()
     handler = logging.StreamHandler(said)

@@ -10,7 +10,7 @@ from pathlib import Path
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
 from adaptd.project.lock import publishing_alone
-from adaptd.publishing.repository import Repository
+from adaptd.publishing.repository import ModelRepository
 from adaptd.publishing.triton import quantized_name
 from adaptd.records import EventKind, Version, VersionState
 from adaptd.releases.lineage import PUBLISHED
@@ -22,12 +22,12 @@ Promises = dict[str, dict[int, str]]
 """Model name → version → SHA-256 of its file: what must stand in the models folder."""
 
 
-def repository_of(project: Project, name: str | None = None) -> Repository:
+def repository_of(project: Project, name: str | None = None) -> ModelRepository:
     """Where the project's versions, or those under another name, are published."""
-    return Repository(project.models, name or project.settings.model.name, Layout(project.state).staging)
+    return ModelRepository(project.models, name or project.settings.model.name, Layout(project.state).staging)
 
 
-def int8_repository_of(project: Project) -> Repository:
+def int8_repository_of(project: Project) -> ModelRepository:
     """Where their int8 models are."""
     return repository_of(project, quantized_name(project.settings.model.name))
 

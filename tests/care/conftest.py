@@ -16,7 +16,7 @@ from adaptd.project.layers import Project, load_project
 from adaptd.project.layout import Layout
 from adaptd.project.toml import render_toml
 from adaptd.publishing.card import Card, GateOutcome, Parity
-from adaptd.publishing.repository import Repository
+from adaptd.publishing.repository import ModelRepository
 from adaptd.records import Accuracy, AccuracyKind, DomainState, EventKind, GateDecision, MemoryItem, NewImage, Split, VersionState
 from adaptd.store import NewDrop, NewEpisode, NewVersion, Store, Transaction
 from adaptd.store.migrate import upgrade
@@ -174,7 +174,7 @@ def _publish(kept: Kept, version: int) -> str:
         model_sha256=digest,
         versions={},
     )
-    repository = Repository(kept.root / "models", "shop", kept.state / "staging")
+    repository = ModelRepository(kept.root / "models", "shop", kept.state / "staging")
     folder = repository.prepare(version)
     (folder / "model.onnx").write_bytes(model)
     (folder / "card.json").write_text(card.to_text())

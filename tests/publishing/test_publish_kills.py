@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from adaptd.publishing.card import read_card
-from adaptd.publishing.repository import Repository
+from adaptd.publishing.repository import ModelRepository
 from adaptd.publishing.triton import read_version
 
 CALLS = ("write", "fsync", "?rename,?renameat", "?mkdir,?mkdirat", "?unlink", "unlinkat", "?rmdir")
@@ -20,9 +20,9 @@ PUBLISH = """
 import os, sys
 from pathlib import Path
 from adaptd.files import write_file
-from adaptd.publishing.repository import Repository
+from adaptd.publishing.repository import ModelRepository
 root, sha256, ready = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
-repository = Repository(root / "models", "digits", root / "state")
+repository = ModelRepository(root / "models", "digits", root / "state")
 folder = repository.prepare(3)
 for name in ("model.onnx", "card.json"):
     (folder / name).write_bytes((ready / name).read_bytes())
@@ -92,9 +92,9 @@ def stages(tmp_path, facts, card):
     return tmp_path, hashes
 
 
-def _begin(root: Path, tmp_path: Path, hashes: dict[int, str], already: tuple[int, ...]) -> Repository:
+def _begin(root: Path, tmp_path: Path, hashes: dict[int, str], already: tuple[int, ...]) -> ModelRepository:
     """A repository with some versions in it."""
-    repository = Repository(root / "models", "digits", root / "state")
+    repository = ModelRepository(root / "models", "digits", root / "state")
     root.mkdir()
     for version in already:
         shutil.copytree(tmp_path / f"ready-{version}", repository.prepare(version), dirs_exist_ok=True)
@@ -124,10 +124,10 @@ def test_no_kill_shows_anything_but_whole_proven_versions(stages, call, already)
         assert committed or 3 not in stood
         # With the row committed the staged folder may still lack its last blocks, never its place in models/.
         after = [found.version for found in repository.list_versions()]
-        assert after in ([*already], [*already, 3])
-        assert committed or after == [*already]
+        assert set(stood) <= set(after) <= {*stood, 3}
+        assert committed or 3 not in after
         if code == 0:
-            assert after == [*already, 3]
+            assert after[-1] == 3
             assert nth > 1 or "unlink" in call or "rmdir" in call, "this call was never made"
             return
     pytest.fail("publishing does not end")

@@ -13,7 +13,7 @@ from adaptd.library.imageset import ImageSet
 from adaptd.publishing.card import Card, software_versions
 from adaptd.publishing.export import export_onnx
 from adaptd.publishing.quantize import Quantized, quantize
-from adaptd.publishing.repository import Repository
+from adaptd.publishing.repository import ModelRepository
 from adaptd.publishing.session import open_session
 from adaptd.publishing.triton import quantized_name
 
@@ -29,7 +29,7 @@ def exported(tmp_path, digits, trained, facts):
 def test_int8_is_smaller_and_nearly_as_good(tmp_path, exported, digits, facts):
     """A quarter of the size, the same accuracy within a point or so; published under its own name with its own card."""
     path, images = exported
-    repository = Repository(tmp_path / "models", quantized_name("digits"), tmp_path / "staging")
+    repository = ModelRepository(tmp_path / "models", quantized_name("digits"), tmp_path / "staging")
     own = facts(model=quantized_name("digits"))
     folder = repository.prepare(1)
     output = folder / "model.onnx"

@@ -11,7 +11,7 @@ import pytest
 
 from adaptd.errors import PublishError, RepositoryConflict, StagingIncomplete, VersionDamaged
 from adaptd.publishing.card import read_card
-from adaptd.publishing.repository import Published, Repository
+from adaptd.publishing.repository import ModelRepository, Published
 from adaptd.publishing.triton import read_version
 
 CONFIG = """\
@@ -38,7 +38,7 @@ def names(folder: Path) -> list[str]:
 @pytest.fixture
 def repository(tmp_path):
     """A repository nothing was published to yet."""
-    return Repository(tmp_path / "models", "digits", tmp_path / "state" / "staging")
+    return ModelRepository(tmp_path / "models", "digits", tmp_path / "state" / "staging")
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_models_on_another_disk_are_explained(repository, stage):
         pytest.skip("there is no second filesystem at /dev/shm")
     sha256 = stage(1)
     with tempfile.TemporaryDirectory(dir=memory) as models:
-        apart = Repository(Path(models), "digits", repository.staging.parent)
+        apart = ModelRepository(Path(models), "digits", repository.staging.parent)
         with pytest.raises(PublishError, match="different filesystems"):
             apart.publish(1, sha256)
         assert apart.list_versions() == ()
