@@ -28,7 +28,7 @@ DIGITS_CAVEATS = """\
 SynNum is re-made after Ganin and Lempitsky's recipe (516 fonts), and SVHN's 10,000 images come from one pool, split once:
 absolute figures do not compare with the paper's; differences between methods measured in one harness do."""
 OFFICE_CAVEATS = """\
-ImageNet ResNet-18 weights were not to be had; these runs use MobileNetV2.
+ImageNet ResNet-18 weights were not available; these runs use MobileNetV2.
 There is no fixed test split: a seeded, stratified 20 % of each domain is held out."""
 
 

@@ -10,12 +10,11 @@ from adaptd.learning.methods.registry import RuleName, get_entry
 from adaptd.learning.methods.settings import MethodSettings, choose_rule, find_ignored
 from adaptd.learning.settings import AugmentationSettings, MemorySettings, ModelSettings, SourceSettings, TrainingSettings
 from adaptd.machine import cpu_count
+from adaptd.records import SUPERVISED
 from adaptd.sections import Section
 
 SOURCE_WARM_UP = 0.05
 """Share of the steps over which a source model's rate rises; an adapted model starts from trained weights instead."""
-
-SUPERVISED = "supervised"
 
 
 class LearningSettings(Protocol):

@@ -25,7 +25,7 @@ DATA = EpisodeData(numbered(40, 0), (numbered(5, 100), numbered(9, 120)), number
 
 def sizes(data: EpisodeData, settings) -> dict[str, int]:
     """The share of each pool."""
-    return {pool.name: pool.share for pool in adaptation_pools(data, Plan.for_adaptation(settings))}
+    return {pool.name: pool.share for pool in adaptation_pools(data, Plan.for_adaptation(settings, "grcl"))}
 
 
 def test_parts_come_at_a_fixed_ratio(settings):
@@ -41,7 +41,7 @@ def test_parts_come_at_a_fixed_ratio(settings):
 
 def test_images_labels_and_rows_belong_together(settings):
     """Pixels, labels and bank rows of every part are those of the same image, also across several memories."""
-    batches = Batches(adaptation_pools(DATA, Plan.for_adaptation(settings())), 3, 0, None)
+    batches = Batches(adaptation_pools(DATA, Plan.for_adaptation(settings(), "grcl")), 3, 0, None)
     ids = np.concatenate([images.ids for images in (DATA.source, *DATA.memories, DATA.target)])
     for step in range(batches.steps):
         batch = batches[step]
@@ -55,7 +55,7 @@ def test_images_labels_and_rows_belong_together(settings):
 
 def test_every_memory_has_a_pool_of_its_own_where_asked(settings):
     """In the per-domain form each batch has images of every memory."""
-    pools = adaptation_pools(DATA, Plan.for_adaptation(settings()), per_domain=True)
+    pools = adaptation_pools(DATA, Plan.for_adaptation(settings(), "grcl"), per_domain=True)
     assert [pool.name for pool in pools] == ["source", "memory-1", "memory-2", "target"]
     assert [pool.first_row for pool in pools] == [0, 40, 45, 54]
     assert all(len(part.rows) for part in Batches(pools, 1, 0, None)[3].parts)
@@ -80,7 +80,7 @@ def test_a_pass_shows_every_image_once(count, share, number):
 
 def test_batches_need_no_history(settings):
     """Batch i is the same whether or not the batches before it were drawn; another seed gives another."""
-    pools = adaptation_pools(DATA, Plan.for_adaptation(settings()))
+    pools = adaptation_pools(DATA, Plan.for_adaptation(settings(), "grcl"))
     forward = [batch.rows for batch in (Batches(pools, 3, 5, None)[i] for i in range(6))]
     one = Batches(pools, 3, 5, None)
     backward = [one[i].rows for i in reversed(range(6))]
