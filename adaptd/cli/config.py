@@ -54,3 +54,13 @@ def check(context: typer.Context) -> None:
     """Say whether the settings hold; exit 5 and every problem where they don't."""
     project = open_project(context)
     typer.echo(f"{project.root / 'adaptd.toml'}: fine, hash {project.settings.hash[:12]}")
+
+
+@app.command()
+def upgrade(context: typer.Context) -> None:
+    """Write adaptd.toml anew with today's names, every value kept; the file as it was stays beside it."""
+    from adaptd.project.layers import get_root
+    from adaptd.project.upgrade import upgrade_file
+
+    before = upgrade_file(get_root(context.obj))
+    typer.echo("every name is today's: nothing to do" if before is None else f"written with today's names; as it was: {before}")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from adaptd.project.layers import Project
+from adaptd.project.renamed import rename_settings
 from adaptd.project.settings import Settings
 from adaptd.records import Episode
 
@@ -15,7 +16,7 @@ def resolve_project(project: Project, episode: Episode) -> Project:
     Where things lie, and under which name clients find the model, is as the project has it: that may have moved meanwhile,
     and passwords are not kept with an episode.
     """
-    stored = Settings.model_validate_json(json.dumps(episode.config))
+    stored = Settings.model_validate_json(json.dumps(rename_settings(episode.config)))
     given = project.settings
     sections: dict[str, Any] = {name: getattr(stored, name) for name in Settings.model_fields}
     sections |= {"paths": given.paths, "database": given.database}

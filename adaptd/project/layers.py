@@ -63,6 +63,28 @@ def find_project(start: Path) -> Path | None:
     return next((folder for folder in (start, *start.parents) if (folder / CONFIG_FILE).is_file()), None)
 
 
+def get_root(folder: Path | None) -> Path:
+    """The project folder itself, or None for the nearest at or above the working directory.
+
+    Raises:
+        ProjectNotFound: there is no adaptd.toml.
+    """
+    if folder is None:
+        root = find_project(Path.cwd())
+        if root is None:
+            raise ProjectNotFound(
+                f"no {CONFIG_FILE} in {Path.cwd()} or any folder above it: "
+                "go to a project, name one with --project DIR, or make one with `adaptd init DIR`"
+            )
+        return root
+    root = folder.resolve()
+    if root.is_file():
+        raise ProjectNotFound(f"{root} is a file: name the project's folder")
+    if not (root / CONFIG_FILE).is_file():
+        raise ProjectNotFound(f"{root} is not a project, it has no {CONFIG_FILE}: make one with `adaptd init {folder}`")
+    return root
+
+
 def load_project(
     folder: Path | None = None, environ: Mapping[str, str] = os.environ, overrides: Mapping[str, Any] | None = None
 ) -> Project:
@@ -73,19 +95,7 @@ def load_project(
         environ: where `ADAPTD_SECTION__KEY` is looked up.
         overrides: values from the command line, as `{"training.epochs": 3}`; None values are left out.
     """
-    if folder is None:
-        root = find_project(Path.cwd())
-        if root is None:
-            raise ProjectNotFound(
-                f"no {CONFIG_FILE} in {Path.cwd()} or any folder above it: "
-                "go to a project, name one with --project DIR, or make one with `adaptd init DIR`"
-            )
-    else:
-        root = folder.resolve()
-        if root.is_file():
-            raise ProjectNotFound(f"{root} is a file: name the project's folder")
-        if not (root / CONFIG_FILE).is_file():
-            raise ProjectNotFound(f"{root} is not a project, it has no {CONFIG_FILE}: make one with `adaptd init {folder}`")
+    root = get_root(folder)
     values, origins = merge(read_file(root / CONFIG_FILE), read_environment(environ), read_overrides(overrides or {}))
     settings = _validate(values, origins)
     if ignored := find_ignored(settings.training, settings.method.name):

@@ -17,11 +17,22 @@ HEAD = """\
 
 
 def render_toml(values: Mapping[str, Any] | None = None) -> str:
-    """A whole adaptd.toml: every key with its description and, unless `values` has `section.key`, its default."""
+    """A whole adaptd.toml: every key with its description and, unless `values` has `section.key`, its default.
+
+    Of the methods' sections, the chosen one's and those with a value of their own.
+    """
     values = values or {}
     method = section_name(values.get("method.name", Settings().method.name))
-    shown = {name: section for name, section in sections().items() if "." not in name or name == f"method.{method}"}
+    shown = {
+        name: section
+        for name, section in sections().items()
+        if "." not in name or name == f"method.{method}" or _is_changed(name, section, values)
+    }
     return "\n".join([HEAD.rstrip(), *(line for name in shown for line in _render(name, shown[name], values))]) + "\n"
+
+
+def _is_changed(name: str, section: type[Section], values: Mapping[str, Any]) -> bool:
+    return any(values.get(f"{name}.{key}", field.default) != field.default for key, field in list_keys(section).items())
 
 
 def _render(name: str, section: type[Section], values: Mapping[str, Any]) -> list[str]:

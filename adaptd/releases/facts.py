@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from adaptd.learning.backbones import Classifier
 from adaptd.library.preprocessing import Preprocessing
+from adaptd.project.renamed import rename_settings
 from adaptd.project.settings import Settings
 from adaptd.publishing.card import Ancestor, Facts, RowEntry
 from adaptd.publishing.gate import Best
@@ -51,8 +52,9 @@ class Candidate:
 def hash_settings(settings: Settings, episode: Episode) -> str:
     """The hash of an episode's settings where its version is judged and exported with these: its own if they are the same."""
     document = settings.model_dump(mode="json")
-    used = episode.config | {name: document[name] for name in PUBLISHING_SECTIONS}
-    if used == episode.config:
+    stored = rename_settings(episode.config)
+    used = stored | {name: document[name] for name in PUBLISHING_SECTIONS}
+    if used == stored:
         return episode.config_hash
     return hashlib.sha256(json.dumps(used, sort_keys=True).encode()).hexdigest()
 
