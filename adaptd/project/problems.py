@@ -37,7 +37,8 @@ def _reason(error: Any) -> str:
 def suggest_key(key: str, section: str | None = None) -> str:
     """Its new name, else the same key in another section, else the nearest in this one, else all keys of this one."""
     if section and (names := RENAMED.get(f"{section}.{key}")):
-        return f"; it is {' or '.join('[{}] {}'.format(*name.rsplit('.', 1)) for name in names)} today, `adaptd config upgrade` renames it"
+        today = " or ".join("[{}] {}".format(*name.rsplit(".", 1)) for name in names)
+        return f"; it is {today} today, and `adaptd config upgrade` renames it"
     elsewhere = [name for name, fields in sections().items() if key in list_keys(fields)]
     if elsewhere:
         return f"; it belongs under {' or '.join(f'[{name}]' for name in elsewhere)}"
