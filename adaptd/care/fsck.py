@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from adaptd.care.images import check_drops, check_quarantine, check_strays, check_twins
+from adaptd.care.images import check_drops, check_duplicates, check_quarantine, check_strays
 from adaptd.care.leftovers import check_leftovers
 from adaptd.care.rows import check_database, check_measurements, check_row_entries
 from adaptd.care.versions import check_chain, check_models, check_weights
@@ -51,7 +51,7 @@ def _check(project: Project, show: ShowProgress | None) -> Iterator[Finding]:
         check_drops(view, layout, project.inbox),
         check_strays(view, layout),
         check_quarantine(view, layout),
-        check_twins(view),
+        check_duplicates(view),
         check_chain(view),
         check_models(view, project, every=show is not None),
         check_row_entries(view),

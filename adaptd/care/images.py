@@ -67,7 +67,7 @@ def check_quarantine(view: View, layout: Layout) -> Iterator[Finding]:
         yield Finding("I1", f"{printable(path)}: the store does not know it", "move it into the inbox, or delete it")
 
 
-def check_twins(view: View) -> Iterator[Finding]:
+def check_duplicates(view: View) -> Iterator[Finding]:
     """I2: no content twice in a domain, and the counts say so too."""
     quarantined = Counter(item.domain_id for item in view.quarantine)
     for key, images in view.images.items():

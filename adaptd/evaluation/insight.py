@@ -47,7 +47,7 @@ class Insight:
             raise ValueError("an insight needs one domain, label and prediction for each of its images")
         known = (*self.before, *self.after, *(label for label in self.labels if label is not None))
         if any(not 0 <= each < len(self.classes) for each in known):
-            raise ValueError("a label or prediction of an insight is no class")
+            raise ValueError("a label or prediction of an insight is not a class")
 
     def to_text(self) -> str:
         """As it is stored."""

@@ -10,7 +10,7 @@ def wilson(correct: int, n: int, confidence: float = 0.95) -> tuple[float, float
     It stays within 0 … 1 and keeps its level for few images and for accuracies near 1, where the usual p ± z·se fails.
     """
     if not 0 <= correct <= n or n == 0:
-        raise ValueError(f"{correct} correct of {n} is no measurement")
+        raise ValueError(f"{correct} correct of {n} is not a measurement")
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     p = correct / n
     middle = p + z * z / (2 * n)

@@ -164,7 +164,7 @@ def read_card(folder: Path) -> Card:
             text = file.read(MAX_CARD_BYTES + 1)
         content: Any = json.loads(text) if len(text) <= MAX_CARD_BYTES else None
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-            raise VersionDamaged(f"{path} is no card of this adaptd ({SCHEMA}): a newer adaptd may have written it")
+            raise VersionDamaged(f"{path} is not a card of this adaptd ({SCHEMA}): a newer adaptd may have written it")
         seal = content.pop(SEAL, None)
         if seal != hashlib.sha256(_dump(content).encode()).hexdigest():
             raise VersionDamaged(f"{path} was changed after it was written: restore it from a backup, or publish again")

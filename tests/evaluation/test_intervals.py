@@ -23,5 +23,5 @@ def test_agrees_with_scipy(counted, confidence):
 @pytest.mark.parametrize(("correct", "n"), [(0, 0), (3, 2), (-1, 5)])
 def test_no_measurement_no_interval(correct, n):
     """Counts that cannot be are errors."""
-    with pytest.raises(ValueError, match="no measurement"):
+    with pytest.raises(ValueError, match="not a measurement"):
         wilson(correct, n)

@@ -128,7 +128,7 @@ class TestCatalogue:
             (None, {"model_sha256": "0" * 64}, "is damaged"),
             (None, {"version": 3}, "is the card of shop 3, not of shop 2"),
             (None, {"model": "other"}, "is the card of other 2"),
-            (None, {"schema": "adaptd.card/9"}, r"is no card of this adaptd \(adaptd.card/1\)"),
+            (None, {"schema": "adaptd.card/9"}, r"is not a card of this adaptd \(adaptd.card/1\)"),
             (None, {"classes": []}, "is damaged.*classes"),
             (None, {"classes": ["a", "b"]}, r"does not give \(1, 2\)"),
             (None, {"preprocessing": {"image_size": SIZE, "resize": "crop"}}, "is damaged.*preprocessing"),
