@@ -63,3 +63,18 @@ class GuardedOptions(Section):
 
 class SelfTrainingOptions(GuardedOptions):
     """Guarded self-training without the projection, for the ablation."""
+
+
+class McdOptions(Section):
+    """MCD: two classifiers and what they disagree on."""
+
+    generator_steps: Count = Field(4, description="n, steps C of the encoder in each update")
+
+
+class DadaOptions(Section):
+    """DADA: disentangled features. Weights are those of the publication's code."""
+
+    ring_weight: NotNegative = Field(1.0, description="weight of the ring-style normalisation (Eq. 8)")
+    mutual_weight: NotNegative = Field(0.0001, description="weight of the mutual information between the features (Eq. 7)")
+    domain_weight: NotNegative = Field(0.01, description="weight of hiding the domain from its identifier (Eq. 4)")
+    reconstruction_weight: NotNegative = Field(0.01, description="weight of the reconstruction (Eq. 1)")

@@ -6,8 +6,10 @@ from adaptd.learning.methods.options import (
     ContrastiveSdcOptions,
     ContrastiveSourceMemoryOptions,
     ContrastiveSourceOptions,
+    DadaOptions,
     GrclOptions,
     GuardedOptions,
+    McdOptions,
     SelfTrainingOptions,
 )
 from adaptd.learning.methods.registry import RuleName, describe_unknown, get_entry, list_methods, section_name
@@ -25,6 +27,8 @@ class MethodSettings(Section):
     contrastive_source_memory: ContrastiveSourceMemoryOptions = ContrastiveSourceMemoryOptions()
     guarded: GuardedOptions = GuardedOptions()
     self_training: SelfTrainingOptions = SelfTrainingOptions()
+    mcd: McdOptions = McdOptions()
+    dada: DadaOptions = DadaOptions()
 
     @field_validator("name")
     @classmethod
