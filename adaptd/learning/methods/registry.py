@@ -10,6 +10,9 @@ from adaptd.learning.methods.options import (
     ContrastiveSdcOptions,
     ContrastiveSourceMemoryOptions,
     ContrastiveSourceOptions,
+    CuaOptions,
+    DannOptions,
+    GraOptions,
     GrclOptions,
     GuardedOptions,
     NoOptions,
@@ -52,6 +55,9 @@ METHODS: dict[str, Entry] = {
     "source-only": Entry(f"{_HERE}.source_only:SourceOnly"),
     "guarded": Entry(f"{_HERE}.guarded:Guarded", GuardedOptions, "rmsprop"),
     "self-training": Entry(f"{_HERE}.guarded:SelfTraining", SelfTrainingOptions, "rmsprop"),
+    "dann": Entry(f"{_HERE}.dann:Dann", DannOptions, "adamw"),
+    "cua": Entry(f"{_HERE}.cua:Cua", CuaOptions, "adamw"),
+    "gra": Entry(f"{_HERE}.gra:Gra", GraOptions),
     "supervised": Entry(f"{_HERE}.supervised:Supervised", rule="adamw", adapts=False),
 }
 

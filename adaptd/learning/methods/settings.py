@@ -6,6 +6,9 @@ from adaptd.learning.methods.options import (
     ContrastiveSdcOptions,
     ContrastiveSourceMemoryOptions,
     ContrastiveSourceOptions,
+    CuaOptions,
+    DannOptions,
+    GraOptions,
     GrclOptions,
     GuardedOptions,
     SelfTrainingOptions,
@@ -25,6 +28,9 @@ class MethodSettings(Section):
     contrastive_source_memory: ContrastiveSourceMemoryOptions = ContrastiveSourceMemoryOptions()
     guarded: GuardedOptions = GuardedOptions()
     self_training: SelfTrainingOptions = SelfTrainingOptions()
+    dann: DannOptions = DannOptions()
+    cua: CuaOptions = CuaOptions()
+    gra: GraOptions = GraOptions()
 
     @field_validator("name")
     @classmethod
