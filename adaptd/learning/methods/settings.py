@@ -6,7 +6,10 @@ from adaptd.learning.methods.options import (
     ContrastiveSdcOptions,
     ContrastiveSourceMemoryOptions,
     ContrastiveSourceOptions,
+    CuaOptions,
     DadaOptions,
+    DannOptions,
+    GraOptions,
     GrclOptions,
     GuardedOptions,
     McdOptions,
@@ -27,6 +30,9 @@ class MethodSettings(Section):
     contrastive_source_memory: ContrastiveSourceMemoryOptions = ContrastiveSourceMemoryOptions()
     guarded: GuardedOptions = GuardedOptions()
     self_training: SelfTrainingOptions = SelfTrainingOptions()
+    dann: DannOptions = DannOptions()
+    cua: CuaOptions = CuaOptions()
+    gra: GraOptions = GraOptions()
     mcd: McdOptions = McdOptions()
     dada: DadaOptions = DadaOptions()
 
