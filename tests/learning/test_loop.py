@@ -51,6 +51,8 @@ RESUMED = [
     ("dann", {}),
     ("cua", {}),
     ("gra", {}),
+    ("mcd", {}),
+    ("dada", {}),
     ("supervised", {}),
 ]
 
@@ -113,7 +115,7 @@ def test_a_state_fits_only_its_own_episode(settings, data, squares):
     start(settings(threads=1), data).restore(state)
 
 
-WITHOUT_PROJECTOR = {"guarded", "dann", "cua", "gra"}
+WITHOUT_PROJECTOR = {"guarded", "dann", "cua", "gra", "mcd", "dada"}
 
 
 @pytest.mark.parametrize(
