@@ -3,8 +3,8 @@
     python -m benchmarks.moons --seeds 0,1,2,3,4 --out benchmarks/out/moons
 
 Loop, methods and their options are those of an episode. A point is an image of one pixel, whose red and green are its
-coordinates; the encoder is three layers on them. Every method has as many steps, and a LeNet's rate for its update rule. Accuracy is that on
-the target's points, whose labels no method sees.
+coordinates; the encoder is three layers on them. Every method has as many steps, and a LeNet's rate for its update rule.
+Accuracy is that on the target's points, whose labels no method sees.
 """
 
 import argparse
