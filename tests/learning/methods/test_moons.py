@@ -25,5 +25,8 @@ def accuracies():
 
 @pytest.mark.parametrize("name", ["mcd", "cua", "gra"])
 def test_it_beats_the_source_model(accuracies, name):
-    """Those that do so in the benchmark's five seeds do so here, by more than two points."""
+    """The three that do so on average over the benchmark's five seeds do so in seed 0, by more than two points.
+
+    DANN, DADA and GRCL do not, and MCD does not in every seed: docs/method.md has the table.
+    """
     assert accuracies[name] > accuracies["source-only"] + 2
