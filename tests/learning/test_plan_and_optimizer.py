@@ -122,6 +122,11 @@ def test_rule_and_rate_fit_method_and_backbone():
         ("guarded", ModelSettings(), ("rmsprop", 0.0001)),
         ("grcl", small, ("sgd", 0.01)),
         ("self-training", small, ("rmsprop", 0.001)),
+        ("dann", ModelSettings(), ("adamw", 0.0001)),
+        ("cua", small, ("adamw", 0.001)),
+        ("gra", small, ("sgd", 0.01)),
+        ("mcd", small, ("adamw", 0.0002)),
+        ("dada", ModelSettings(), ("adamw", 0.00002)),
     ):
         for name in ("grcl", "guarded"):
             plan = Plan.for_adaptation(Settings(method=MethodSettings(name=name), model=model), method)

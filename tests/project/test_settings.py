@@ -264,7 +264,7 @@ class TestMethods:
         said = problem(folder, "", {"ADAPTD_METHOD__CONTRASTIVE_SDC__CONSTRAINTS": "per-domain"})
         assert said == (
             "ADAPTD_METHOD__CONTRASTIVE_SDC__CONSTRAINTS: [method.contrastive_sdc] constraints: unknown key; "
-            "it belongs under [method.grcl]"
+            "it belongs under [method.grcl] or [method.gra]"
         )
         assert "[method.garded]: unknown section; did you mean [method.guarded]?" in problem(
             folder, "[method.garded]\nwarp = 1.0"

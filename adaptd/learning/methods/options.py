@@ -63,3 +63,47 @@ class GuardedOptions(Section):
 
 class SelfTrainingOptions(GuardedOptions):
     """Guarded self-training without the projection, for the ablation."""
+
+
+class DannOptions(Section):
+    """Domain-adversarial training with gradient reversal."""
+
+    gamma: NotNegative = Field(10.0, description="γ, how fast the reversal's strength rises from 0 to 1; 0: no reversal")
+    discriminator_hidden: Count = Field(1024, description="width of the discriminator's two hidden layers")
+
+
+class AddaOptions(Section):
+    """ADDA's discriminator."""
+
+    discriminator_hidden: Count = Field(500, description="width of the discriminator's two hidden layers")
+    discriminator_rate: Positive = Field(1.0, description="the discriminator's learning rate, times that of adamw")
+
+
+class CuaOptions(AddaOptions):
+    """ADDA and cross-entropy on source and memories, added up."""
+
+    source_weight: NotNegative = Field(1.0, description="λ₁, weight of the source's cross-entropy")
+    memory_weight: NotNegative = Field(1.0, description="λ₂, weight of the memories' cross-entropy: the replay")
+
+
+class GraOptions(AddaOptions):
+    """ADDA under GRCL's constraints."""
+
+    constraints: Literal["pooled", "per-domain"] = Field(
+        "pooled", description="pooled: one constraint over all memories (Eq. 9); per-domain: one for each (Eq. 8)"
+    )
+
+
+class McdOptions(Section):
+    """MCD: two classifiers and what they disagree on."""
+
+    generator_steps: Count = Field(4, description="n, steps C of the encoder in each update")
+
+
+class DadaOptions(Section):
+    """DADA: disentangled features. Weights are those of the publication's code."""
+
+    ring_weight: NotNegative = Field(1.0, description="weight of the ring-style normalisation (Eq. 8)")
+    mutual_weight: NotNegative = Field(0.0001, description="weight of the mutual information between the features (Eq. 7)")
+    domain_weight: NotNegative = Field(0.01, description="weight of hiding the domain from its identifier (Eq. 4)")
+    reconstruction_weight: NotNegative = Field(0.01, description="weight of the reconstruction (Eq. 1)")

@@ -10,8 +10,13 @@ from adaptd.learning.methods.options import (
     ContrastiveSdcOptions,
     ContrastiveSourceMemoryOptions,
     ContrastiveSourceOptions,
+    CuaOptions,
+    DadaOptions,
+    DannOptions,
+    GraOptions,
     GrclOptions,
     GuardedOptions,
+    McdOptions,
     NoOptions,
     SelfTrainingOptions,
 )
@@ -21,6 +26,9 @@ RuleName = Literal["sgd", "adamw", "rmsprop"]
 
 RATES: Mapping[RuleName, float] = {"sgd": 0.001, "adamw": 0.0001, "rmsprop": 0.0001}
 """What a pretrained network bears; a LeNet bears ten times as much."""
+
+MCD_RATES: Mapping[RuleName, float] = {**RATES, "adamw": 0.00002}
+"""MCD's and DADA's codes take 0.0002 for their digits: there too a tenth for a pretrained network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,11 @@ METHODS: dict[str, Entry] = {
     "source-only": Entry(f"{_HERE}.source_only:SourceOnly"),
     "guarded": Entry(f"{_HERE}.guarded:Guarded", GuardedOptions, "rmsprop"),
     "self-training": Entry(f"{_HERE}.guarded:SelfTraining", SelfTrainingOptions, "rmsprop"),
+    "dann": Entry(f"{_HERE}.dann:Dann", DannOptions, "adamw"),
+    "cua": Entry(f"{_HERE}.cua:Cua", CuaOptions, "adamw"),
+    "gra": Entry(f"{_HERE}.gra:Gra", GraOptions),
+    "mcd": Entry(f"{_HERE}.mcd:Mcd", McdOptions, "adamw", MCD_RATES),
+    "dada": Entry(f"{_HERE}.dada:Dada", DadaOptions, "adamw", MCD_RATES),
     "supervised": Entry(f"{_HERE}.supervised:Supervised", rule="adamw", adapts=False),
 }
 

@@ -6,8 +6,13 @@ from adaptd.learning.methods.options import (
     ContrastiveSdcOptions,
     ContrastiveSourceMemoryOptions,
     ContrastiveSourceOptions,
+    CuaOptions,
+    DadaOptions,
+    DannOptions,
+    GraOptions,
     GrclOptions,
     GuardedOptions,
+    McdOptions,
     SelfTrainingOptions,
 )
 from adaptd.learning.methods.registry import RuleName, describe_unknown, get_entry, list_methods, section_name
@@ -25,6 +30,11 @@ class MethodSettings(Section):
     contrastive_source_memory: ContrastiveSourceMemoryOptions = ContrastiveSourceMemoryOptions()
     guarded: GuardedOptions = GuardedOptions()
     self_training: SelfTrainingOptions = SelfTrainingOptions()
+    dann: DannOptions = DannOptions()
+    cua: CuaOptions = CuaOptions()
+    gra: GraOptions = GraOptions()
+    mcd: McdOptions = McdOptions()
+    dada: DadaOptions = DadaOptions()
 
     @field_validator("name")
     @classmethod
