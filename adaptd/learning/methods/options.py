@@ -69,7 +69,9 @@ class DannOptions(Section):
     """Domain-adversarial training with gradient reversal."""
 
     gamma: NotNegative = Field(10.0, description="γ, how fast the reversal's strength rises from 0 to 1; 0: no reversal")
-    discriminator_hidden: Count = Field(1024, description="width of the discriminator's two hidden layers")
+    discriminator_hidden: Count = Field(
+        100, description="width of the discriminator's two hidden layers; published: 100 for small networks, 1024 for large"
+    )
 
 
 class AddaOptions(Section):
@@ -82,6 +84,10 @@ class AddaOptions(Section):
 class CuaOptions(AddaOptions):
     """ADDA and cross-entropy on source and memories, added up."""
 
+    discriminator_rate: Positive = Field(
+        0.1,
+        description="the discriminator's learning rate, times that of adamw; at 1, as published, it can leave the encoder behind",
+    )
     source_weight: NotNegative = Field(1.0, description="λ₁, weight of the source's cross-entropy")
     memory_weight: NotNegative = Field(1.0, description="λ₂, weight of the memories' cross-entropy: the replay")
 
