@@ -256,7 +256,7 @@ class TestDomain:
     def test_an_unknown_method(self, shop, night):
         """The choices are listed, and nothing is recorded."""
         before = recorded(shop)
-        assert "'contrastive+sdc'" in shop.refuses("adapt", night, "--method", "magic", code=5)
+        assert "choose one of grcl, contrastive+sdc" in shop.refuses("adapt", night, "--method", "magic", code=5)
         assert recorded(shop) == before
 
     @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ import pytest
 from adaptd.imports import importer as importing
 from adaptd.imports.importer import Importer
 from adaptd.library.cache import open_cache
-from adaptd.project.layers import load_project, render_toml
+from adaptd.project.layers import load_project
 from adaptd.project.layout import Layout
+from adaptd.project.toml import render_toml
 from adaptd.records import DomainState, Split
 from adaptd.store import Store
 from adaptd.store.migrate import upgrade
