@@ -125,13 +125,13 @@ def test_what_is_broken_is_found(kept, name):
 
 def test_an_image_twice_in_a_domain(kept):
     """I2 is also looked for where the database lost the index that forbids it."""
-    from adaptd.care.images import check_twins
+    from adaptd.care.images import check_duplicates
     from adaptd.care.view import View
 
     with kept.store() as store, store.reading() as tx:
         view = View.read(tx)
     view.images[2] += view.images[2][:1]
-    assert "is there 2 times" in next(check_twins(view)).what
+    assert "is there 2 times" in next(check_duplicates(view)).what
 
 
 def test_a_damaged_database_is_a_finding(kept, adaptd):

@@ -12,7 +12,7 @@ import pytest
 from adaptd import files
 from adaptd.care import restore as restoring
 from adaptd.care.fsck import check_project
-from adaptd.care.images import check_drops, check_quarantine, check_twins
+from adaptd.care.images import check_drops, check_quarantine, check_duplicates
 from adaptd.care.view import View
 from adaptd.project.layout import Layout
 
@@ -79,7 +79,7 @@ def findings(kept) -> list:
     """What fsck says about images and quarantine; the rest of it takes longer and is not touched here."""
     with kept.store() as store, store.reading() as tx:
         view, layout = View.read(tx), Layout(kept.state)
-    return [*check_drops(view, layout, kept.root / "inbox"), *check_quarantine(view, layout), *check_twins(view)]
+    return [*check_drops(view, layout, kept.root / "inbox"), *check_quarantine(view, layout), *check_duplicates(view)]
 
 
 class TestKilled:
