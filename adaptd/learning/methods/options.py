@@ -70,7 +70,7 @@ class DannOptions(Section):
 
     gamma: NotNegative = Field(10.0, description="γ, how fast the reversal's strength rises from 0 to 1; 0: no reversal")
     discriminator_hidden: Count = Field(
-        100, description="width of the discriminator's two hidden layers; published: 100 for small networks, 1024 for large"
+        100, description="width of the discriminator's two hidden layers; the publication's SVHN network has 1024"
     )
 
 
