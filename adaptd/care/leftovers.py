@@ -30,7 +30,9 @@ def find_leftovers(view: View, layout: Layout) -> tuple[Path, ...]:
     state = layout.state
     patterns = ("cache/.*", "memory/.*", "weights/.*", "domains/*/.claiming-*", "backups/*.part")
     found = [path for pattern in patterns for path in state.glob(pattern)]
-    return tuple(sorted([*found, *_staged(view, layout), *_checkpoints(view, layout), *_of_episodes(view, layout)]))
+    return tuple(
+        sorted([*found, *_staged(view, layout), *_checkpoints(view, layout), *_of_episodes(view, layout), *_caches(view, layout)])
+    )
 
 
 def _staged(view: View, layout: Layout) -> Iterator[Path]:
@@ -61,3 +63,12 @@ def _of_episodes(view: View, layout: Layout) -> Iterator[Path]:
             yield memory
         if episode.state is not EpisodeState.DONE and weights.exists():
             yield weights
+
+
+def _caches(view: View, layout: Layout) -> Iterator[Path]:
+    """Decoded images of a delivery that was never committed: its episode is queued in the same transaction."""
+    committed = {(episode.domain_id, episode.delivery) for episode in view.episodes}
+    for folder in layout.caches.glob("[0-9]*-[0-9]*-*"):
+        names = folder.name.split("-")[:2]
+        if all(map(str.isdecimal, names)) and int(names[0]) in view.domains and tuple(map(int, names)) not in committed:
+            yield folder

@@ -58,9 +58,12 @@ def check(context: typer.Context) -> None:
 
 @app.command()
 def upgrade(context: typer.Context) -> None:
-    """Write adaptd.toml anew with today's names, every value kept; the file as it was stays beside it."""
+    """Write adaptd.toml anew with today's names; the file as it was stays beside it."""
     from adaptd.project.layers import get_root
     from adaptd.project.upgrade import upgrade_file
 
-    before = upgrade_file(get_root(context.obj))
-    typer.echo("every name is today's: nothing to do" if before is None else f"written with today's names; as it was: {before}")
+    done = upgrade_file(get_root(context.obj))
+    if done is None:
+        typer.echo("every name is today's: nothing to do")
+        return
+    typer.echo("\n".join([f"written with today's names and every default; as it was: {done.kept}", *done.changed]))

@@ -9,6 +9,9 @@ from adaptd.records import Domain, DomainState, DropRecord, EventKind
 from adaptd.store import NewDrop, Store, Transaction
 from adaptd.text import printable
 
+NOTHING_THERE = "nothing of it is in the inbox, and no import of it was finished: drop it, or run its command, again"
+"""Why a domain that was arriving is skipped."""
+
 
 class Deliveries:
     """Rows of drops, and the states of their domains until an import begins."""
@@ -92,5 +95,5 @@ def _end_arriving(tx: Transaction, domain: Domain) -> None:
     """Nothing of it is in the inbox; with a drop that waits it is arriving nevertheless."""
     if domain.state is DomainState.ARRIVING and not tx.drops.list_waiting(domain.id):
         done = domain.position is not None
-        state, reason = (DomainState.DONE, None) if done else (DomainState.SKIPPED, "nothing of it is in the inbox any more")
+        state, reason = (DomainState.DONE, None) if done else (DomainState.SKIPPED, NOTHING_THERE)
         tx.domains.set_state(domain.id, state, reason)

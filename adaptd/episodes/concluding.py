@@ -7,6 +7,7 @@ from typing import Any
 from adaptd.episodes.insights import write_insight
 from adaptd.episodes.materials import Materials
 from adaptd.episodes.memory import write_memory
+from adaptd.errors import Interrupted
 from adaptd.evaluation.predictions import Predictions, predict_domains
 from adaptd.evaluation.rows import make_row
 from adaptd.learning.backbones import Classifier
@@ -81,11 +82,19 @@ class Conclusion:
             candidate, gate = self._judge(evaluated)
             exported = self._publisher.export(candidate, gate)
             staged = self._publisher.prove(candidate, exported)
-            self._enter("committing")
+            self._enter_or_discard("committing", candidate)
             finished = self._commit(candidate, staged, evaluated.earlier, outcome)
             if finished.version.state is VersionState.PROMOTED:
                 publish(self._project, self._store, finished.version)
         return finished
+
+    def _enter_or_discard(self, phase: str, candidate: Candidate) -> None:
+        """Enter a phase; asked to stop here, leave nothing behind that was never committed."""
+        try:
+            self._enter(phase)
+        except Interrupted:
+            self._publisher.discard(candidate.number)
+            raise
 
     def _evaluate(self, model: Classifier) -> Evaluated:
         """Write the weights, and run the model and those before it over everything that they are judged on."""

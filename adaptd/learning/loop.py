@@ -117,8 +117,9 @@ class Training:
                 "the checkpoint belongs to another model, method, plan or other images: start the episode afresh"
             )
         self._tally = Tally(**state.facts["tally"])
-        self.method.parameters.restore(state.tensors)
-        self.method.restore(under("method.", state.tensors))
+        tensors = {name: tensor.to(self.plan.device) for name, tensor in state.tensors.items()}
+        self.method.parameters.restore(tensors)
+        self.method.restore(under("method.", tensors))
         torch.set_num_threads(state.facts["threads"])  # another number would add up in another order
         self._begun = True
 

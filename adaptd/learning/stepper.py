@@ -65,11 +65,11 @@ class Stepper(GradientRows):
         """See whether the step can be taken.
 
         Raises:
-            NotFinite: row 0 holds NaN or infinity.
+            NotFinite: row 0 holds NaN or infinity, or what squares to it in an update rule's running mean.
         """
         if not self._reduced:
             self.reduce()
-        if not bool(torch.isfinite(torch.stack(torch.aminmax(self.rows[0]))).all()):
+        if not bool(torch.stack(torch.aminmax(self.rows[0])).square().isfinite().all()):
             raise NotFinite
 
     def step(self) -> None:

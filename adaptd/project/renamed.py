@@ -38,11 +38,12 @@ def rename_settings(document: dict[str, Any]) -> dict[str, Any]:
     What that version ignored (momentum and weight decay under another update rule) is an error today and becomes 0.
     """
     renamed = copy.deepcopy(document)
-    flat = any(key in renamed.get("method", {}) for key in ("blend", "temperature"))
+    is_old = False
     for old, names in RENAMED.items():
         section, key = old.split(".")
-        if key not in renamed.get(section, {}):
+        if not isinstance(renamed.get(section), dict) or key not in renamed[section]:
             continue
+        is_old = True
         value = renamed[section].pop(key)
         for name in names:
             *path, last = name.split(".")
@@ -50,13 +51,13 @@ def rename_settings(document: dict[str, Any]) -> dict[str, Any]:
             for part in path:
                 place = place.setdefault(part, {})
             place[last] = value
-    if flat:
+    if is_old:
         _forget_ignored(renamed)
     return renamed
 
 
 def _forget_ignored(document: dict[str, Any]) -> None:
-    training, method = document.get("training", {}), document["method"].get("name")
+    training, method = document.get("training", {}), document.get("method", {}).get("name")
     rule = training.get("optimizer", "auto")
     if rule == "auto":
         rule = "rmsprop" if method in {None, "guarded", "self-training"} else "sgd"

@@ -20,7 +20,7 @@ from adaptd.releases.facts import Candidate, read_best, read_facts
 from adaptd.releases.images import ImageSets
 from adaptd.releases.int8 import stage_int8
 from adaptd.releases.models import VersionModels
-from adaptd.releases.repositories import repository_of
+from adaptd.releases.repositories import int8_repository_of, repository_of
 from adaptd.store import Store, Transaction
 
 
@@ -96,6 +96,11 @@ class Publisher:
         wants_int8 = self._settings.export.quantize
         int8 = stage_int8(self._project, self._images, facts, folder / MODEL_FILE) if wants_int8 else None
         return Staged(gate, digest, int8, candidate.forced_because)
+
+    def discard(self, version: int) -> None:
+        """Throw away what was put into the staging folder."""
+        for repository in (self._repository, int8_repository_of(self._project)):
+            repository.discard(version)
 
     def record(self, tx: Transaction, version: int, staged: Staged) -> None:
         """What was decided becomes the version's state, in the transaction that makes it count."""

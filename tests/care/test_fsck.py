@@ -105,6 +105,7 @@ BREAKS = {
     "weights are damaged": ("I6", "version 1: the weights", lambda k: flip(k.state / "weights" / "episode-1.safetensors")),
     "weights are lost": ("I6", "are missing", lambda k: remove(k.state / "weights" / "episode-2.safetensors")),
     "an unfinished cache": ("I7", ".unfinished-1", lambda k: touch(k.state / "cache" / ".unfinished-1" / "pixels.u8")),
+    "a cache that was never committed": ("I7", "cache/2-9-train", lambda k: touch(k.state / "cache" / "2-9-train" / "pixels.u8")),
     "unfinished weights": ("I7", ".episode-3", lambda k: touch(k.state / "weights" / ".episode-3.safetensors")),
     "a checkpoint without a row": ("I7", "checkpoints/2", lambda k: touch(k.state / "checkpoints" / "2" / "5" / "facts.json")),
     "a staged version": ("I7", "staging/shop/3", lambda k: touch(k.state / "staging" / "shop" / "3" / "x")),

@@ -12,7 +12,7 @@ import pytest
 from adaptd import files
 from adaptd.care import restore as restoring
 from adaptd.care.fsck import check_project
-from adaptd.care.images import check_drops, check_quarantine, check_duplicates
+from adaptd.care.images import check_drops, check_duplicates, check_quarantine
 from adaptd.care.view import View
 from adaptd.project.layout import Layout
 

@@ -294,7 +294,8 @@ class TestRenamed:
         assert f"[{section}] {key}: unknown key; it is {new} today" in problem(folder, f"[{section}]\n{key} = 1")
         (folder / "adaptd.toml").write_text("")
         variable = f"ADAPTD_{section.upper()}__{key.upper()}"
-        assert f"{variable}: [{section}] {key}: unknown key; it is {new} today" in problem(folder, "", {variable: "1"})
+        variables = " or ".join(f"ADAPTD_{name.replace('.', '__').upper()}" for name in RENAMED[old])
+        assert f"{variable}: [{section}] {key}: unknown key; it is {variables} today" in problem(folder, "", {variable: "1"})
         (folder / "adaptd.toml").write_text("")
         with pytest.raises(ConfigError, match="unknown key; it is"):
             load_project(folder, {}, {old: 1})

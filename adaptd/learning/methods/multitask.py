@@ -13,6 +13,7 @@ from adaptd.learning.methods.contrastive import Contrastive
 from adaptd.learning.methods.foundation import MEMORY, SOURCE
 from adaptd.learning.methods.options import ContrastiveSourceMemoryOptions, ContrastiveSourceOptions
 from adaptd.learning.parameters import GROUPS
+from adaptd.learning.ranks import share_of
 from adaptd.learning.stepper import Stepper
 
 Options = TypeVar("Options", bound=ContrastiveSourceOptions)
@@ -36,7 +37,9 @@ class Multitask(Contrastive[Options]):
         """The gradient of the weighted sum."""
         features = self.model.encode(batch.images)
         z = self.model.embed(features)
-        losses = {"contrastive": contrastive_loss(z, batch.rows, self.contrast(batch)) / len(batch.rows)}
+        losses = {
+            "contrastive": contrastive_loss(z, batch.rows, self.contrast(batch)) / len(batch.rows) * share_of(len(batch.rows))
+        }
         losses |= self._cross_entropies(batch, self.model.classify(features))
         total = losses["contrastive"] + sum(weight * losses[name] for name, weight in self.weights.items() if name in losses)
         self.stepper.backward(total)
@@ -50,7 +53,7 @@ class Multitask(Contrastive[Options]):
             own = logits[start : start + len(part.rows)]
             start += len(part.rows)
             if part.labels is not None and self.weights.get(part.name):
-                found[part.name] = functional.cross_entropy(own, part.labels)
+                found[part.name] = functional.cross_entropy(own, part.labels) * share_of(len(part.labels))
         return found
 
 

@@ -1,4 +1,4 @@
-"""Methods by name, without loading them. To add one: its file, its options, its line here, and its section in `settings`."""
+"""Methods by name, without loading them. To add one: its file, its options in `options`, and its line here."""
 
 import difflib
 from collections.abc import Iterable, Mapping

@@ -1,40 +1,19 @@
 """[method]: which one, and a section for the options of each. What the chosen one would ignore of [training] is found here."""
 
-from pydantic import Field, field_validator
+from typing import TYPE_CHECKING, Any
 
-from adaptd.learning.methods.options import (
-    ContrastiveSdcOptions,
-    ContrastiveSourceMemoryOptions,
-    ContrastiveSourceOptions,
-    CuaOptions,
-    DadaOptions,
-    DannOptions,
-    GraOptions,
-    GrclOptions,
-    GuardedOptions,
-    McdOptions,
-    SelfTrainingOptions,
-)
-from adaptd.learning.methods.registry import RuleName, describe_unknown, get_entry, list_methods, section_name
+from pydantic import Field, create_model, field_validator
+
+from adaptd.learning.methods.options import NoOptions
+from adaptd.learning.methods.registry import METHODS, RuleName, describe_unknown, get_entry, list_methods, section_name
 from adaptd.learning.settings import TrainingSettings
 from adaptd.sections import Section
 
 
-class MethodSettings(Section):
+class _Chosen(Section):
     """How an episode adapts. Each method has its options in a section of its own; those of other methods may stand there too."""
 
     name: str = Field("guarded", description=f"the adaptation method: {', '.join(list_methods())}; docs/method.md")
-    grcl: GrclOptions = GrclOptions()
-    contrastive_sdc: ContrastiveSdcOptions = ContrastiveSdcOptions()
-    contrastive_source: ContrastiveSourceOptions = ContrastiveSourceOptions()
-    contrastive_source_memory: ContrastiveSourceMemoryOptions = ContrastiveSourceMemoryOptions()
-    guarded: GuardedOptions = GuardedOptions()
-    self_training: SelfTrainingOptions = SelfTrainingOptions()
-    dann: DannOptions = DannOptions()
-    cua: CuaOptions = CuaOptions()
-    gra: GraOptions = GraOptions()
-    mcd: McdOptions = McdOptions()
-    dada: DadaOptions = DadaOptions()
 
     @field_validator("name")
     @classmethod
@@ -47,6 +26,17 @@ class MethodSettings(Section):
         """The method's options; its defaults where it has no section."""
         found: Section | None = getattr(self, section_name(method), None)
         return get_entry(method).options() if found is None else found
+
+
+_SECTIONS: Any = {
+    section_name(name): (entry.options, entry.options()) for name, entry in METHODS.items() if entry.options is not NoOptions
+}
+
+if TYPE_CHECKING:
+    MethodSettings = _Chosen
+else:
+    MethodSettings = create_model("MethodSettings", __base__=_Chosen, __doc__=_Chosen.__doc__, **_SECTIONS)
+    """[method], with a section for every method of the registry that has options."""
 
 
 def choose_rule(training: TrainingSettings, method: str) -> RuleName:

@@ -12,6 +12,7 @@ from adaptd.learning.methods.base import Method, Update
 from adaptd.learning.methods.foundation import SOURCE
 from adaptd.learning.methods.options import NoOptions
 from adaptd.learning.parameters import GROUPS
+from adaptd.learning.ranks import share_of
 from adaptd.learning.seeding import seed_for
 from adaptd.learning.stepper import Stepper
 from adaptd.learning.survey import Surveys
@@ -42,7 +43,7 @@ class Supervised(Method[NoOptions]):
         assert labels is not None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_for(batch.seed, "dropout", batch.step))
-            loss = functional.cross_entropy(self.model(batch.images), labels)
+            loss = functional.cross_entropy(self.model(batch.images), labels) * share_of(len(labels))
         self.stepper.backward(loss)
         self.stepper.reduce()
         return Update({SOURCE: loss.item()}, {SOURCE: sqrt(self.stepper.gram().item())})

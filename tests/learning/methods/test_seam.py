@@ -15,6 +15,7 @@ from adaptd.learning.methods.base import Method, Update
 from adaptd.learning.methods.options import NoOptions
 from adaptd.learning.methods.registry import METHODS, Entry
 from adaptd.learning.plan import Plan
+from adaptd.learning.stepper import NotFinite
 
 
 class Toy(Method[NoOptions]):
@@ -182,3 +183,13 @@ def test_every_gradient_passes_the_one_reduce_point(begin, monkeypatch):
     training = begin()
     next(iter(training))
     assert passed == [[1, stepper.rows.shape[1]] for stepper in training.method.parameters.steppers]
+
+
+def test_a_gradient_too_large_to_be_squared_is_not_finite(begin):
+    """Its running mean would be infinite for ever, and its parameter would never move again."""
+    stepper = begin().method.everything
+    stepper.rows[0].fill_(1e18)
+    stepper.check()
+    stepper.rows[0, 3] = -1e22
+    with pytest.raises(NotFinite):
+        stepper.check()
