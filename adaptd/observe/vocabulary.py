@@ -34,7 +34,7 @@ EVENTS: dict[EventKind, tuple[Tone, str]] = {
 LOG_FIELDS: dict[str, str] = {
     "domain": "the domain's name",
     "episode": "the number that the episode has, or gets when it is committed",
-    "publish": "the number of the version that is exported again",
+    "version": "the number of the version that is exported again",
     "drop": "the number of the domain's drop",
     "pid": "the worker's process",
     "outcome": "how a worker ended",

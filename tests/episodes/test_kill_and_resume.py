@@ -64,7 +64,7 @@ def at_decoding(shop) -> Callable[[], bool]:
 
 
 def at_rows(shop) -> Callable[[], bool]:
-    """The images are in the store."""
+    """The images are in the store, and their episode is queued."""
     return grows(shop, "SELECT count(*) FROM images")
 
 
@@ -102,8 +102,8 @@ def at_commit(shop) -> Callable[[], bool]:
 PHASES = (
     at_decoding,
     at_decoding,
-    at_rows,
     at_sealing,
+    at_rows,
     at_training,
     at_training,
     at_training,
