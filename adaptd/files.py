@@ -51,22 +51,24 @@ def make_folder(folder: Path) -> None:
         sync(folder.parent)
 
 
-def write_file(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Write a file and sync it. Its name is safe only after its folder is synced too. `mode` is that of a new file."""
-    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:  # Path has no opener
+def write_file(path: Path, content: bytes, mode: int | None = None) -> None:
+    """Write a file and sync it. Its name is safe only after its folder is synced too. A mode is set before the first byte."""
+    with path.open("wb") as file:
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
         file.write(content)
         file.flush()
         sync_descriptor(file.fileno())
 
 
-def replace_file(path: Path, content: bytes, draft: Path | None = None, mode: int = 0o666) -> None:
+def replace_file(path: Path, content: bytes, draft: Path | None = None, mode: int | None = None) -> None:
     """Write a file that is there whole or not at all, in place of the one that may be there.
 
     Args:
         path: the file; missing parents are made.
         content: its bytes.
         draft: the file's name while it is being written, in the same folder; by default the name with a dot before it.
-        mode: of the new file.
+        mode: of the new file; None: as usual.
     """
     draft = draft or path.with_name(f".{path.name}")
     make_folder(path.parent)
