@@ -32,8 +32,8 @@ types: install
 unit: install
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
-kills: install  ## sixty random SIGKILLs of the daemon; `make test` has twenty
-	ADAPTD_KILLS=60 $(BIN)/python -m pytest tests/process/test_kills.py
+kills: install  ## sixty random SIGKILLs of the daemon, and ten with each adversarial method; `make test` has fewer
+	ADAPTD_KILLS=60 $(BIN)/python -m pytest tests/process/test_kills.py tests/process/test_methods.py
 
 docs: install  ## the pages that are made from the code
 	$(BIN)/python -m adaptd.project.toml > adaptd.toml
