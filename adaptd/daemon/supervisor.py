@@ -116,7 +116,7 @@ class Supervisor:
             self._is_recovered = True
         self._record_ends()
         with self._store.reading() as tx:
-            self._next = read_next_jobs(tx)
+            self._next = read_next_jobs(tx, self._arrivals.moving)
             cancelled = [child for child in self._children.list_running() if is_cancelled(tx, child.job)]
         may_train = is_open(self._project.settings.intake.window, datetime.now().astimezone())
         self._stop_unwanted(cancelled, may_train=may_train)
@@ -155,9 +155,8 @@ class Supervisor:
     def _report_health(self) -> None:
         warnings = [*self.warnings, *self._reload_warnings, *self._arrivals.warnings, *self._list_troubles()]
         warnings += [self._watcher.trouble] if self._watcher.trouble else []
-        for warning in self._arrivals.warnings:
-            if warning not in self.health.get("warnings", ()):
-                log.warning(warning)
+        for warning in self._arrivals.take_news():
+            log.warning(warning)
         started = self._started.isoformat(timespec="seconds")
         health = {
             "state": self._state(),
