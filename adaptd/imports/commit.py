@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from adaptd.errors import StoreConflict
 from adaptd.imports.delivery import Delivery
 from adaptd.project.settings import Settings
-from adaptd.records import SOURCE, SUPERVISED, Domain, DomainState, Episode, EventKind
+from adaptd.records import SOURCE, SUPERVISED, Domain, DomainState, Episode, EventKind, NewQuarantined
 from adaptd.store import NewEpisode, Store, Transaction
 from adaptd.text import printable
 
@@ -86,9 +86,11 @@ def _require_wanted(tx: Transaction, delivery: Delivery) -> None:
 
 
 def _quarantine(tx: Transaction, domain: Domain, delivery: Delivery) -> None:
+    new = []
     for reason, detail, file in delivery.quarantined:
         drop_id = delivery.incoming.find_drop_to_leave(file)
-        tx.quarantine.add(domain.id, file.name, reason, detail, None if drop_id else printable(file.path), drop_id)
+        new.append(NewQuarantined(file.name, reason, detail, None if drop_id else printable(file.path), drop_id))
+    tx.quarantine.add_many(domain.id, new)
 
 
 def _take_in_drops(tx: Transaction, delivery: Delivery, number: int) -> None:
