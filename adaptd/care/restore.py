@@ -13,6 +13,7 @@ from pathlib import Path
 
 from adaptd.care.view import is_counted, quarantine_places
 from adaptd.files import hash_file, move, remove, sync
+from adaptd.intake.names import find_folder_name
 from adaptd.project.layout import Layout
 from adaptd.records import Quarantined
 from adaptd.store import Store
@@ -41,7 +42,7 @@ def give_back(store: Store, layout: Layout, inbox: Path, items: Sequence[Quarant
         names = {domain.id: domain.name for domain in tx.domains.list_all()}
     found = {}
     for item in items:
-        found[item.id] = _take_out(store, layout, item, _free(inbox / names[item.domain_id], item))
+        found[item.id] = _take_out(store, layout, item, _free(inbox / find_folder_name(names[item.domain_id]), item))
     return found
 
 

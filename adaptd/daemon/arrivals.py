@@ -158,6 +158,7 @@ class Arrivals:
             self.is_available, self._warnings, self.next_look = False, (str(problem),), math.inf
             return
         self.is_available, self.scanned_at, self.next_look = True, time.time(), scan.next_look
+        scan = self._deliveries.name_domains(scan)
         self._warnings = tuple(warning.message for warning in scan.warnings)
         self._arrivals = see(self._arrivals, scan, self._clock())
         names = frozenset(arrival.found.domain for arrival in self._arrivals if arrival.state in OPEN)

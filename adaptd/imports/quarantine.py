@@ -2,8 +2,10 @@
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
+from adaptd.files import sync_trees
 from adaptd.project.layout import Layout
 from adaptd.records import Quarantined
 from adaptd.store import Store
@@ -26,6 +28,7 @@ def move_to_quarantine(store: Store, layout: Layout) -> None:
         target = _move(item, layout.state / drop.path, layout.quarantine(names[drop.domain_id], drop.number))
         moved[item.id] = layout.relative(target)
     if moved:
+        sync_trees([layout.state])
         with store.writing() as tx:
             for key, path in moved.items():
                 tx.quarantine.move(key, path)
@@ -34,8 +37,13 @@ def move_to_quarantine(store: Store, layout: Layout) -> None:
 def _move(item: Quarantined, drop: Path, folder: Path) -> Path:
     target = folder / item.name
     origin = find_file(drop, item.name)
-    if origin is None:  # moved before, by a process that was killed
-        return target if os.path.lexists(target) else folder / str(item.id)
+    if origin is None:  # moved before, by a process that was killed, or whose sync failed: moved again, it is written again
+        target = target if os.path.lexists(target) else folder / str(item.id)
+        origin = drop / item.name
+        with suppress(OSError):
+            target.rename(origin)
+            origin.rename(target)
+        return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if os.path.lexists(target):  # spelled out, two odd names may be the same

@@ -7,7 +7,7 @@ import stat
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from adaptd.errors import ClaimRefused, DropChanged
@@ -42,10 +42,11 @@ def claim(folder: Path, target: Path, fingerprint: str | None = None) -> tuple[s
             if not _rename(folder, target):
                 _require_removable(folder)
                 return move_drop(folder, target)
+            with _going_back(folder, target):
+                _sync_parents(folder, target)
+            return ()
         remove_copied(folder, target)
-        sync(target.parent)
-        if folder.parent.is_dir():
-            sync(folder.parent)
+        _sync_parents(folder, target)
         return ()
 
 
@@ -89,6 +90,21 @@ def require_room(folder: Path, target: Path, size_bytes: int) -> None:
         raise ClaimRefused(f"{printable(folder)} does not fit on the disk of {place}: make room")
 
 
+@contextmanager
+def _going_back(folder: Path, target: Path) -> Iterator[None]:
+    """A rename whose sync fails is undone: the next sync of the same folders may succeed without having written anything.
+
+    The claim that follows renames it again, so that both folders have changed and have to be written.
+    """
+    try:
+        yield
+    except OSError:
+        if not os.path.lexists(folder):
+            with suppress(OSError):
+                target.rename(folder)
+        raise
+
+
 def _claim(claimed: Future[tuple[str, ...]], folder: Path, target: Path, fingerprint: str) -> None:
     try:
         claimed.set_result(claim(folder, target, fingerprint))
@@ -98,6 +114,12 @@ def _claim(claimed: Future[tuple[str, ...]], folder: Path, target: Path, fingerp
 
 def _has_to_copy(folder: Path, target: Path) -> bool:
     return folder.parent.stat().st_dev != _existing(target).stat().st_dev
+
+
+def _sync_parents(folder: Path, target: Path) -> None:
+    sync(target.parent)
+    if folder.parent.is_dir():
+        sync(folder.parent)
 
 
 def _existing(target: Path) -> Path:

@@ -135,9 +135,7 @@ class Scanner:
     def _look(self, name: str, status: os.stat_result, *, full: bool) -> InboxWarning | None:
         folder = self._inbox / name
         if find_domain_name(name) is None:
-            return InboxWarning(
-                folder, f"{printable(folder)} cannot name a domain: rename it with a-z, 0-9, dot, dash, underscore, not `source`"
-            )
+            return InboxWarning(folder, f"{printable(folder)} cannot name a domain: rename it, `source` is the source's own name")
         known = self._known.get(name)
         mark = (status.st_ino, status.st_ctime_ns)
         if known is not None and not full and not self._is_due(folder, known, mark):

@@ -73,6 +73,19 @@ def read_tree(folder: Path) -> Tree:
     return Tree(fingerprint, files, size_bytes, ready, temporary)
 
 
+def read_files(folder: Path) -> dict[str, Stamp]:
+    """The stamps of all files of a drop by their paths inside it, the temporary ones among them; no clutter and no mark.
+
+    Raises:
+        OSError: the drop, or a folder in it, is gone or cannot be read.
+    """
+    return {
+        path: stamp
+        for path, name, _, stamp in _walk(os.fspath(folder))
+        if name != READY_MARK and stamp != GONE and not S_ISDIR(stamp.kind)
+    }
+
+
 def read_stamp(path: str | Path) -> Stamp:
     """The stamp of one entry; GONE where there is none."""
     try:

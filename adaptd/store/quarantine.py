@@ -11,11 +11,19 @@ class Quarantine(Repository):
     """Files that cannot be used: each has a reason, and none is ever deleted by adding another."""
 
     def add(
-        self, domain_id: int, name: str, reason: str, detail: str, path: str | None = None, drop_id: int | None = None
+        self,
+        domain_id: int,
+        name: str,
+        reason: str,
+        detail: str,
+        path: str | None = None,
+        drop_id: int | None = None,
+        stamp: tuple[int, int] | None = None,
     ) -> int:
-        """Put a file into quarantine and return the row's id."""
+        """Put a file into quarantine and return the row's id. `stamp`: its size in bytes, and when it was written."""
         row = {"domain_id": domain_id, "drop_id": drop_id, "name": name, "reason": reason, "detail": detail, "path": path}
-        key = self._add(insert(quarantine).values(row | {"created_at": self._clock()}))
+        size, mtime_ns = stamp or (None, None)
+        key = self._add(insert(quarantine).values(row | {"created_at": self._clock(), "size_bytes": size, "mtime_ns": mtime_ns}))
         count = domains.c.quarantined + 1
         self._connection.execute(update(domains).where(domains.c.id == domain_id).values(quarantined=count))
         return key

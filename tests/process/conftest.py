@@ -50,7 +50,9 @@ def is_pending(pid: int, number: signal.Signals) -> bool:
 class Daemon:
     """`adaptd run` on a project."""
 
-    def __init__(self, shop: Shop, log: Path, *words: str, env: dict[str, str | None] | None = None) -> None:
+    def __init__(
+        self, shop: Shop, log: Path, *words: str, env: dict[str, str | None] | None = None, user: int | None = None
+    ) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ADAPTD_")}
         settings = kept | {"PYTHONPATH": str(REPOSITORY)} | QUICK | (env or {})
         command = [sys.executable, "-m", "adaptd.cli.main", "--project", str(shop.root), "run", *words]
@@ -63,6 +65,9 @@ class Daemon:
                 stderr=stderr,
                 env={name: value for name, value in settings.items() if value is not None},
                 start_new_session=True,
+                user=user,
+                group=user,
+                extra_groups=None if user is None else [],
             )
         self.pid = self.process.pid
 
@@ -159,8 +164,10 @@ def start(tmp_path: Path) -> Iterator[StartDaemon]:
     """Starts daemons; those of one test write one log. None survives its test."""
     started: list[Daemon] = []
 
-    def start_one(shop: Shop, *words: str, env: dict[str, str | None] | None = None, log: str = "log") -> Daemon:
-        started.append(Daemon(shop, tmp_path / log, *words, env=env))
+    def start_one(
+        shop: Shop, *words: str, env: dict[str, str | None] | None = None, log: str = "log", user: int | None = None
+    ) -> Daemon:
+        started.append(Daemon(shop, tmp_path / log, *words, env=env, user=user))
         return started[-1]
 
     yield start_one
