@@ -126,8 +126,18 @@ def test_golden_split():
 
 @pytest.mark.parametrize(
     ("folder", "name"),
-    [("Camera 7", "Camera 7"), ("北京1", "北京1"), ("_Nacht.2024_", "_Nacht.2024_"), ("Source", None), (" ", None)]
-    + [("a\x1b[1m", "a\\x1b[1m"), ("a\\x1b[1m", "a\\\\x1b[1m"), ("na\udcefve", "na\\xefve"), ("\xad", "\\u00ad"), ("*", "\\x2a")],
+    [
+        ("Camera 7", "Camera 7"),
+        ("北京1", "北京1"),
+        ("_Nacht.2024_", "_Nacht.2024_"),
+        ("Source", None),
+        (" ", None),
+        ("a\x1b[1m", "a\\x1b[1m"),
+        ("a\\x1b[1m", "a\\\\x1b[1m"),
+        ("na\udcefve", "na\\xefve"),
+        ("\xad", "\\u00ad"),
+        ("*", "\\x2a"),
+    ],
 )
 def test_domains_are_named_after_folders(folder, name):
     """By the very name, with what is not seen spelled out; the source's name, or nothing to see, names no domain."""

@@ -56,6 +56,11 @@ class Daemon:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ADAPTD_")}
         settings = kept | {"PYTHONPATH": str(REPOSITORY)} | QUICK | (env or {})
         command = [sys.executable, "-m", "adaptd.cli.main", "--project", str(shop.root), "run", *words]
+        if user is not None:
+            # It may read everything, as our interpreter may lie in a closed home, and write only what is its own.
+            caps = "-all,+dac_read_search"
+            lower = [f"--inh-caps={caps}", f"--ambient-caps={caps}", f"--bounding-set={caps}"]
+            command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *lower, *command]
         self.shop, self.log = shop, log
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
@@ -65,9 +70,6 @@ class Daemon:
                 stderr=stderr,
                 env={name: value for name, value in settings.items() if value is not None},
                 start_new_session=True,
-                user=user,
-                group=user,
-                extra_groups=None if user is None else [],
             )
         self.pid = self.process.pid
 

@@ -16,8 +16,8 @@ ENV = {"ADAPTD_TRAINING__EPOCHS": "1", "ADAPTD_EXPORT__KEEP_VERSIONS": "1", "HOM
 @pytest.fixture
 def others_shop(_trained_shop):
     """A project of another user, where that user can reach it, with version 1 owned by root."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to own what the daemon's user may not delete")
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("needs root, to own what the daemon's user may not delete, and setpriv (util-linux)")
     root = Path(tempfile.mkdtemp(prefix="adaptd-owner-", dir="/tmp"))
     root.chmod(0o755)
     shop = _trained_shop.copy(root / "shop")

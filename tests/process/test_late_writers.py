@@ -1,4 +1,4 @@
-"""Writers that hold a folder open after it was claimed: what they write becomes a later delivery, and nothing of it is deleted."""
+"""Writers that hold a folder open after it was claimed: what they write is a later delivery, and nothing of it is deleted."""
 
 import hashlib
 import io
@@ -62,9 +62,8 @@ def held(shop, start, paint, tmp_path):
     folder = shop.root / "inbox" / "camera"
     shutil.copytree(pictures, folder)
     whole = (pictures / "a-61-000.png").read_bytes()
-    (folder / "half.png").write_bytes(
-        paint(tmp_path / "half", 1, seed=62, classes="a", flat=True).joinpath("a-62-000.png").read_bytes()[:99]
-    )
+    half = paint(tmp_path / "half", 1, seed=62, classes="a", flat=True) / "a-62-000.png"
+    (folder / "half.png").write_bytes(half.read_bytes()[:99])
     (folder / "twin.png").write_bytes(whole)
     handles = os.open(folder, os.O_DIRECTORY), (folder / "half.png").open("ab"), (folder / "b-61-001.png").open("r+b")
     daemon = start(shop, "--drain", env=ENV)
