@@ -144,17 +144,6 @@ def move(origin: Path, target: Path) -> None:
         sync(origin.parent)
 
 
-def move_out(top: Path, inside: str, target: Path) -> None:
-    """One rename of something below a folder, through no link on the way to it. Not on disk when this returns."""
-    *folders, name = Path(inside).parts
-    with contextlib.ExitStack() as stack:
-        place = None
-        for folder in (str(top), *folders):
-            place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place)
-            stack.callback(os.close, place)
-        os.rename(name, target, src_dir_fd=place)
-
-
 def publish_folder(building: Path, target: Path) -> None:
     """Bring a folder of files that was built under another name to its place: there whole or not at all.
 

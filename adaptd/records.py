@@ -86,6 +86,8 @@ class EventKind(StrEnum):
     DROP_CLAIMED = "drop-claimed"
     DROP_WAITS = "drop-waits"
     DROP_NOTHING_NEW = "drop-nothing-new"
+    DROP_REFUSED = "drop-refused"
+    DROP_STUCK = "drop-stuck"
     DOMAIN_QUEUED = "domain-queued"
     IMPORT_FAILED = "import-failed"
     EPISODE_DONE = "episode-done"
@@ -197,6 +199,19 @@ class Pause:
     scope: str
     reason: str
     at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewQuarantined:
+    """A file that is about to be quarantined: with its drop, or with a path where it stays where it is."""
+
+    name: str
+    reason: str
+    detail: str
+    path: str | None
+    drop_id: int | None
+    size_bytes: int | None = None
+    mtime_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 
+from adaptd.beneath import holding, opened
 from adaptd.care.view import is_counted, quarantine_places
 from adaptd.daemon.deliveries import Deliveries
-from adaptd.files import make_folder, move_out, sync_trees
+from adaptd.files import make_folder, sync_trees
 from adaptd.imports.claimed import Claimed, fingerprint_taken, has_changed, is_as_claimed, read_claimed, spell
 from adaptd.intake.names import is_temporary
 from adaptd.intake.tree import read_files
@@ -177,7 +178,8 @@ class Latecomers:
         target = self._layout.state / new.path
         for top, inside, place in moving:
             make_folder(place.parent)
-            move_out(top, inside, place)
+            with opened(top) as folder, holding(folder, inside) as (parent, name):
+                os.rename(name, place, src_dir_fd=parent)
         sync_trees([target])
         for item in late.quarantined:
             self._forget(item)

@@ -35,6 +35,8 @@ from adaptd.store import Store
 TURN_SECONDS = 1.0
 STOP_SECONDS = 7.0
 """How long workers have for a checkpoint when the daemon stops."""
+QUARANTINE_SECONDS = 600.0
+"""What could not be moved into quarantine is tried again this often."""
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +57,8 @@ class Supervisor:
         self._is_recovered = self._has_room = self._is_idle = False
         self._undeleted, self._must_list_undeleted = tuple[str, ...](), True
         self._must_reload, self._reload_warnings = False, list[str]()
+        self._stuck: tuple[str, ...] = ()  # files that cannot be moved into quarantine
+        self._quarantine_at = 0.0
         self.health: dict[str, Any] = {}
         self.address: str | None = None
         self.warnings: list[str] = []
@@ -104,6 +108,8 @@ class Supervisor:
         """Workers are gone: whether the machine is in trouble, and what has to be recorded."""
         self._must_list_undeleted = self._must_list_undeleted or bool(ended)
         for job, end in ended:
+            if job.kind is JobKind.IMPORT:
+                self._quarantine_at = 0.0
             if end.outcome is JobOutcome.TROUBLE or (job.kind is JobKind.PUBLISH and end.outcome is JobOutcome.CRASHED):
                 self._workers.postpone(end.reason)
             else:
@@ -116,20 +122,27 @@ class Supervisor:
         if not self._is_recovered:
             sweep(self._store, self._layout)
             self._latecomers.recover()
-            move_to_quarantine(self._store, self._layout)
-            finish_interrupted(self._store, self._layout)
+            for trouble in finish_interrupted(self._store, self._layout, self._project.inbox):
+                log.warning(trouble)
             self._is_recovered = True
         if self._must_list_undeleted:
             self._undeleted = list_undeleted(self._project, self._store)
             self._must_list_undeleted = False
         self._record_ends()
+        self._move_to_quarantine()
         self._latecomers.look()
         with self._store.reading() as tx:
-            self._next = read_next_jobs(tx)
+            self._next = read_next_jobs(tx, self._arrivals.moving)
             cancelled = [child for child in self._children.list_running() if is_cancelled(tx, child.job)]
         may_train = is_open(self._project.settings.intake.window, datetime.now().astimezone())
         self._stop_unwanted(cancelled, may_train=may_train)
         self._start_wanted(may_train=may_train)
+
+    def _move_to_quarantine(self) -> None:
+        """At the start, after every import and now and then: what a killed import left, and what could not be moved before."""
+        if time.monotonic() >= self._quarantine_at and not self._children.is_running(JobKind.IMPORT):
+            self._stuck = move_to_quarantine(self._store, self._layout)
+            self._quarantine_at = time.monotonic() + QUARANTINE_SECONDS
 
     def _record_ends(self) -> None:
         while self._ended:
@@ -164,12 +177,11 @@ class Supervisor:
         return [] if version is None else [Job(JobKind.PUBLISH, version.version, number=version.version)]
 
     def _report_health(self) -> None:
-        warnings = [*self.warnings, *self._reload_warnings, *self._arrivals.warnings, *self._list_troubles()]
+        warnings = [*self.warnings, *self._reload_warnings, *self._arrivals.warnings, *self._stuck, *self._list_troubles()]
         warnings += [*self._latecomers.warnings, *self._undeleted]
         warnings += [self._watcher.trouble] if self._watcher.trouble else []
-        for warning in self._arrivals.warnings:
-            if warning not in self.health.get("warnings", ()):
-                log.warning(warning)
+        for warning in self._arrivals.take_news():
+            log.warning(warning)
         started = self._started.isoformat(timespec="seconds")
         health = {
             "state": self._state(),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from adaptd.errors import StoreConflict
 from adaptd.imports.delivery import Delivery
 from adaptd.project.settings import Settings
-from adaptd.records import SOURCE, SUPERVISED, Domain, DomainState, Episode, EventKind
+from adaptd.records import SOURCE, SUPERVISED, Domain, DomainState, Episode, EventKind, NewQuarantined
 from adaptd.store import NewEpisode, Store, Transaction
 from adaptd.text import printable
 
@@ -95,10 +95,13 @@ def _require_wanted(tx: Transaction, delivery: Delivery) -> None:
 
 
 def _quarantine(tx: Transaction, domain: Domain, delivery: Delivery) -> None:
+    new = []
     for reason, detail, file in delivery.quarantined:
         drop_id = delivery.incoming.find_drop_to_leave(file)
         path, stamp = None if drop_id else printable(file.path), delivery.incoming.find_stamp(file)
-        tx.quarantine.add(domain.id, file.name, reason, detail, path, drop_id, (stamp.size, stamp.mtime_ns) if stamp else None)
+        size, mtime_ns = (stamp.size, stamp.mtime_ns) if stamp else (None, None)
+        new.append(NewQuarantined(file.name, reason, detail, path, drop_id, size, mtime_ns))
+    tx.quarantine.add_many(domain.id, new)
 
 
 def _take_in_drops(tx: Transaction, delivery: Delivery, number: int) -> None:

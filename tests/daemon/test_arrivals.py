@@ -206,8 +206,8 @@ def test_a_folder_goes_on_feeding_the_domain_it_fed(shop, folder, origin):
 def test_the_row_comes_before_the_rename(shop, monkeypatch):
     """When the folder moves, the store has its row."""
     rows = []
-    claim = claiming.claim
-    monkeypatch.setattr(claiming, "claim", lambda *order: rows.extend(shop.drops()) or claim(*order))
+    claim = claiming.claim_by_rename
+    monkeypatch.setattr(claiming, "claim_by_rename", lambda *order: rows.extend(shop.drops()) or claim(*order))
     shop.drop("camera")
     shop.settle()
     assert rows == [(1, "domains/1/1", 2)]
@@ -279,7 +279,7 @@ def test_a_refused_drop_is_tried_again(shop, monkeypatch, before, problem):
     shop.look()
     seen = shop.domains()
     with monkeypatch.context() as patch:
-        patch.setattr(claiming, "claim", refuse(problem))
+        patch.setattr(claiming, "claim_by_rename", refuse(problem))
         shop.look(SETTLE_SECONDS)
         assert (shop.domains(), shop.drops(), shop.arrivals.warnings) == (seen, [], (str(problem),))
         assert shop.arrivals.is_quiet, "--drain does not wait for it"
@@ -300,9 +300,11 @@ def refuse(problem):
 
 def test_one_that_is_refused_does_not_hold_up_the_others(shop, monkeypatch):
     """Each is tried for itself."""
-    claim = claiming.claim
+    claim = claiming.claim_by_rename
     monkeypatch.setattr(
-        claiming, "claim", lambda folder, *rest: refuse(ClaimRefused("in use"))() if folder.name == "a" else claim(folder, *rest)
+        claiming,
+        "claim_by_rename",
+        lambda folder, *rest: refuse(ClaimRefused("in use"))() if folder.name == "a" else claim(folder, *rest),
     )
     shop.drop("a")
     shop.drop("b")
@@ -314,7 +316,7 @@ def test_a_drop_that_changed_settles_anew(shop, monkeypatch):
     """Nobody is told, and the next scans decide."""
     shop.drop("camera")
     with monkeypatch.context() as patch:
-        patch.setattr(claiming, "claim", refuse(DropChanged("it changed")))
+        patch.setattr(claiming, "claim_by_rename", refuse(DropChanged("it changed")))
         shop.settle()
         assert (shop.domains(), shop.drops(), shop.arrivals.warnings) == ({"camera": "arriving"}, [], ())
     shop.look()
@@ -325,7 +327,7 @@ def test_a_full_disk_is_the_intakes_trouble(shop, monkeypatch):
     """It is raised, the drop is where it was, and it is tried again without a wait of its own."""
     shop.drop("camera")
     with monkeypatch.context() as patch:
-        patch.setattr(claiming, "claim", refuse(OSError(errno.ENOSPC, "full")))
+        patch.setattr(claiming, "claim_by_rename", refuse(OSError(errno.ENOSPC, "full")))
         shop.look()
         with pytest.raises(OSError, match="full"):
             shop.look(SETTLE_SECONDS)
@@ -335,14 +337,13 @@ def test_a_full_disk_is_the_intakes_trouble(shop, monkeypatch):
 
 
 def test_a_disk_that_fails_after_the_rename(shop, monkeypatch):
-    """Nobody knows whether the rename is safe, and the next sync would not tell: the drop goes back, and is renamed anew."""
-    shop.drop("camera")
+    """A sync that failed is not asked again: the drop goes back, and is renamed anew later."""
+    folder = shop.drop("camera")
     with monkeypatch.context() as patch:
-        patch.setattr(claiming, "sync", refuse(OSError(errno.EIO, "broken")))
-        shop.look()
-        shop.look(SETTLE_SECONDS)
-    assert (shop.drops(), [path.name for path in shop.inbox.iterdir()]) == ([], ["camera"])
-    assert any("broken" in warning for warning in shop.arrivals.warnings)
+        patch.setattr(claiming, "sync_descriptor", refuse(OSError(errno.EIO, "broken")))
+        shop.settle()
+    assert (shop.domains(), shop.drops(), folder.is_dir()) == ({"camera": "arriving"}, [], True)
+    assert "broken" in shop.arrivals.warnings[0]
     shop.look(REFUSED_SECONDS)
     assert (shop.domains(), shop.drops()) == ({"camera": "settled"}, [(1, "domains/1/1", 2)])
 
@@ -364,7 +365,7 @@ def test_a_locked_database_after_a_refusal(shop, monkeypatch):
     """The domain of a refused drop is what it was, a look later."""
     shop.set_state("camera", DomainState.FAILED, "why")
     shop.drop("camera")
-    monkeypatch.setattr(claiming, "claim", refuse(ClaimRefused("in use")))
+    monkeypatch.setattr(claiming, "claim_by_rename", refuse(ClaimRefused("in use")))
     with monkeypatch.context() as patch:
         patch.setattr(Deliveries, "remove", refuse(StoreBusy("locked")))
         with pytest.raises(StoreBusy):
@@ -376,7 +377,13 @@ def test_a_locked_database_after_a_refusal(shop, monkeypatch):
 
 @pytest.mark.parametrize(
     ("where", "name"),
-    [(module, "begin_claim"), (claiming, "make_folder"), (claiming, "sync"), (Deliveries, "confirm"), (Deliveries, "announce")],
+    [
+        (module, "begin_claim"),
+        (claiming, "make_folder"),
+        (claiming, "sync_descriptor"),
+        (Deliveries, "confirm"),
+        (Deliveries, "announce"),
+    ],
 )
 def test_a_start_after_a_kill(shop, monkeypatch, where, name):
     """Killed before the row, the rename or the end: the next process finishes it, once."""
