@@ -39,7 +39,7 @@ from adaptd.store import NewVersion, Store
 
 LONG = bool(os.environ.get("ADAPTD_FAULTS"))
 EXAMPLES, STEPS = (1000, 50) if LONG else (6, 12)
-HANGS_SECONDS = 120
+HANGS_SECONDS = 60
 PR_CAPBSET_DROP, CAPABILITY_VERSION_3 = 24, 0x20080522
 CUT = ("rename", "replace", "fsync", "mkdir", "unlink", "rmdir", "link", "write")
 """A process may die before each of these."""
