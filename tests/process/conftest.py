@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,18 @@ def is_pending(pid: int, number: signal.Signals) -> bool:
 class Daemon:
     """`adaptd run` on a project."""
 
-    def __init__(self, shop: Shop, log: Path, *words: str, env: dict[str, str | None] | None = None) -> None:
+    def __init__(
+        self,
+        shop: Shop,
+        log: Path,
+        *words: str,
+        env: dict[str, str | None] | None = None,
+        around: Sequence[str] = (),
+        python: str = sys.executable,
+    ) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ADAPTD_")}
         settings = kept | {"PYTHONPATH": str(REPOSITORY)} | QUICK | (env or {})
-        command = [sys.executable, "-m", "adaptd.cli.main", "--project", str(shop.root), "run", *words]
+        command = [*around, python, "-m", "adaptd.cli.main", "--project", str(shop.root), "run", *words]
         self.shop, self.log = shop, log
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
@@ -159,8 +167,8 @@ def start(tmp_path: Path) -> Iterator[StartDaemon]:
     """Starts daemons; those of one test write one log. None survives its test."""
     started: list[Daemon] = []
 
-    def start_one(shop: Shop, *words: str, env: dict[str, str | None] | None = None, log: str = "log") -> Daemon:
-        started.append(Daemon(shop, tmp_path / log, *words, env=env))
+    def start_one(shop: Shop, *words: str, log: str = "log", **options: Any) -> Daemon:
+        started.append(Daemon(shop, tmp_path / log, *words, **options))
         return started[-1]
 
     yield start_one

@@ -146,7 +146,7 @@ def test_names_of_folders(shop, start, drop, pictures):
     daemon = start(shop, env=MANUAL)
     daemon.until(**{"camera-7-gr-e-b": "queued", "na-ve": "queued"})
     warnings = "\n".join(shop.status()["daemon"]["warnings"])
-    for word in ("source cannot name a domain", "… cannot name a domain", "loose.png lies loose"):
+    for word in ("cannot name a domain, 2 of them (source, …)", "not taken, 1 of them (loose.png)"):
         assert word in warnings
         assert daemon.lines(word), "not in the log"
     assert daemon.stop() == 0
