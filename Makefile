@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 EXTRAS := '.[postgres,demo,bench,dev]'
 
-.PHONY: install demo test check fmt lint types unit kills docs bench clean
+.PHONY: install demo test check fmt lint types unit kills faults docs bench clean
 
 install: $(STAMP)  ## .venv with everything to run and test
 
@@ -34,6 +34,10 @@ unit: install
 
 kills: install  ## sixty random SIGKILLs of the daemon; `make test` has twenty
 	ADAPTD_KILLS=60 $(BIN)/python -m pytest tests/process/test_kills.py
+
+faults: install  ## the attacks and crowds of `make test`, larger
+	ADAPTD_SWAPS=10000 ADAPTD_LOOSE=100000 ADAPTD_JUNK=20000 $(BIN)/python -m pytest \
+		tests/faults tests/process/test_crowds.py tests/imports/test_much_junk.py
 
 docs: install  ## the pages that are made from the code
 	$(BIN)/python -m adaptd.project.toml > adaptd.toml
