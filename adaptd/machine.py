@@ -99,3 +99,23 @@ def process_started(pid: int) -> str | None:
         return None
     # The second field is the program's name in brackets, and may hold spaces and brackets itself.
     return status.rpartition(")")[2].split()[19]
+
+
+def process_user(pid: int) -> int | None:
+    """The user that a process runs as; None where there is no such process."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return int(status.partition("\nUid:")[2].split()[1])
+
+
+def list_lock_holders(inode: int) -> tuple[int, ...]:
+    """Processes that hold an flock on a file, as far as the kernel shows them."""
+    try:
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return ()
+    # "1: FLOCK  ADVISORY  WRITE 4711 08:01:131090 0 EOF"; a line of who waits has an arrow after its number.
+    found = [words for words in map(str.split, lines) if words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(inode)]
+    return tuple(int(words[4]) for words in found if int(words[4]) > 0)

@@ -116,7 +116,10 @@ class AccuracyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """One incoming image distribution. The source is the domain at position 0."""
+    """One incoming image distribution. The source is the domain at position 0.
+
+    `name` is its folder's, unless `old_spelling` says that it was made in another way.
+    """
 
     id: int
     name: str
@@ -127,6 +130,7 @@ class Domain:
     quarantined: int
     created_at: datetime
     updated_at: datetime
+    old_spelling: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +170,8 @@ class DropRecord:
     """A folder that came through the inbox as `origin`.
 
     `path` is where it lies: relative to the state folder, or absolute where it is read in place.
-    `delivery` is where its images went: None while it waits, 0 where it brought nothing new.
+    `delivery` is where its images went: None while it waits, 0 where it brought nothing new. `taken` is a fingerprint of the
+    files that the newest import saw and did not quarantine, at `taken_at`. `unsynced`: these may not be on the disk.
     """
 
     id: int
@@ -182,6 +187,9 @@ class DropRecord:
     duplicates: int
     crashes: int
     claimed_at: datetime
+    taken: str | None = None
+    taken_at: datetime | None = None
+    unsynced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +210,16 @@ class NewQuarantined:
     detail: str
     path: str | None
     drop_id: int | None
+    size_bytes: int | None = None
+    mtime_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A file that cannot be used, and why. `path` is where it lies: relative to the state folder if it was moved there."""
+    """A file that cannot be used, and why. `path` is where it lies: relative to the state folder if it was moved there.
+
+    `size_bytes` and `mtime_ns` are those of the file that was refused, where they are known.
+    """
 
     id: int
     domain_id: int
@@ -216,6 +229,8 @@ class Quarantined:
     detail: str
     path: str | None
     created_at: datetime
+    size_bytes: int | None = None
+    mtime_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

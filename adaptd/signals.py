@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -46,6 +47,30 @@ def noting_signals() -> Iterator[Stop]:
     before = {number: signal.signal(number, stop.request) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def interrupting() -> Iterator[None]:
+    """For the length of a block that only waits, SIGINT and SIGTERM raise Interrupted; who noted them before notes them too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        handler = before[signal.Signals(number)]
+        if callable(handler) and handler is not signal.default_int_handler:
+            handler(number, frame)
+        raise Interrupted(signal.Signals(number))
+
+    heard = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.getsignal(number) for number in heard}
+    for number in heard:
+        signal.signal(number, interrupt)
+    try:
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -17,6 +17,7 @@ from adaptd.beneath import entered, find_status, holding, is_folder, opened, ren
 from adaptd.care.view import is_counted, quarantine_places
 from adaptd.files import make_folder, passing, remove, sync_descriptor
 from adaptd.intake.copying import Left, copy_below, copy_entry, hash_at
+from adaptd.intake.names import find_folder_name
 from adaptd.project.layout import Layout
 from adaptd.records import Quarantined
 from adaptd.store import Store
@@ -45,7 +46,8 @@ def give_back(store: Store, layout: Layout, inbox: Path, items: Sequence[Quarant
         names = {domain.id: domain.name for domain in tx.domains.list_all()}
     found = {}
     for item in items:
-        found[item.id] = _take_out(store, layout, item, _free(inbox / names[item.domain_id], item), inbox)
+        folder = inbox / find_folder_name(names[item.domain_id])
+        found[item.id] = _take_out(store, layout, item, _free(folder, item), inbox)
     return found
 
 

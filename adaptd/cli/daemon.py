@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptd.cli.project import open_project, open_store
-from adaptd.errors import PublishError
+from adaptd.errors import Interrupted, PublishError
 
 if TYPE_CHECKING:
     from adaptd.daemon.supervisor import Supervisor
     from adaptd.project.layers import Project
-    from adaptd.store import Store
+    from adaptd.project.lock import LockFile
+    from adaptd.signals import Stop
 
 Name = Annotated[str, typer.Argument(metavar="DOMAIN", help="The domain's name.")]
 LOCKED_SECONDS = 3.0
@@ -29,57 +30,65 @@ def run(
 
     SIGTERM and Ctrl-C leave a checkpoint and exit 0. SIGHUP reloads adaptd.toml.
     """
-    from adaptd.daemon.supervisor import Supervisor
     from adaptd.observe.logs import set_up_logs
     from adaptd.project.lock import hold_project
-    from adaptd.releases.repositories import recover_repository
     from adaptd.signals import noting_signals
-    from adaptd.store import Store
 
     project = open_project(context)
     set_up_logs(project.settings.logging.level, project.settings.logging.format)
+    # Before anything large is imported: of many who start at once, all but one are gone again soon.
+    with noting_signals() as stop, hold_project(project.state, "run") as lock:
+        _supervise(project, lock, stop, drain=drain)
+
+
+def _supervise(project: "Project", lock: "LockFile", stop: "Stop", *, drain: bool) -> None:
+    from adaptd.daemon.supervisor import Supervisor
+    from adaptd.releases.repositories import recover_repository
+    from adaptd.store import Store
+
     # What cannot be written for now is tried again: so a locked database does not keep signals waiting.
     patience = min(project.settings.database.busy_timeout_seconds, LOCKED_SECONDS)
-    with (
-        noting_signals() as stop,
-        hold_project(project.state, "run") as lock,
-        Store(project.database, patience) as store,
-    ):
+    with Store(project.database, patience) as store:
         supervisor = Supervisor(project, store, lock, stop)
         try:
             recover_repository(project, store)
+        except Interrupted:
+            return
         except (PublishError, OSError) as problem:
             supervisor.warnings.append(str(problem))
-        with _serving_pages(project, store, supervisor):
+        with _serving_pages(project, supervisor):
             supervisor.run(drain=drain)
 
 
 @contextmanager
-def _serving_pages(project: "Project", store: "Store", supervisor: "Supervisor") -> Iterator[None]:
+def _serving_pages(project: "Project", supervisor: "Supervisor") -> Iterator[None]:
     """Pages, metrics and health over HTTP; without the port the daemon does its work all the same, and says so."""
     from adaptd.observe.dashboard.site import Site
     from adaptd.observe.http import HttpThread, make_app
     from adaptd.observe.pictures import StoredPictures
     from adaptd.project.lock import Holder
+    from adaptd.store import Store
 
     def health() -> Mapping[str, Any]:
         return supervisor.health
 
-    site = Site(project, store, lambda: Holder(os.getpid(), "run", supervisor.health), StoredPictures(project.state))
-    host, port = project.settings.metrics.host, project.settings.metrics.port
-    try:
-        http = HttpThread(make_app(site, health), host, port)
-    except OSError as problem:
-        supervisor.warnings.append(
-            f"no metrics and no pages: {host}:{port} cannot be used ({problem.strerror}); set metrics.port"
-        )
-        yield
-        return
-    supervisor.address = http.address
-    try:
-        yield
-    finally:
-        http.stop()
+    metrics = project.settings.metrics
+    # A store of their own: however many read, the supervisor does not wait for a connection.
+    with Store(project.database, LOCKED_SECONDS) as store:
+        site = Site(project, store, lambda: Holder(os.getpid(), "run", supervisor.health), StoredPictures(project.state))
+        try:
+            http = HttpThread(make_app(site, health), metrics.host, metrics.port, metrics.max_connections)
+        except OSError as problem:
+            supervisor.warnings.append(
+                f"no metrics and no pages: {metrics.host}:{metrics.port} cannot be used ({problem.strerror}); set metrics.port"
+            )
+            yield
+            return
+        supervisor.address = http.address
+        try:
+            yield
+        finally:
+            http.stop()
 
 
 def pause(context: typer.Context, domain: NameOrAll = None) -> None:

@@ -55,6 +55,7 @@ def init(
     """Make a project folder: adaptd.toml, inbox/, models/, state/ and an empty database."""
     from adaptd.project.catalogue import CONFIG_FILE
     from adaptd.project.layers import Project, parse_settings
+    from adaptd.project.lock import make_private
     from adaptd.project.settings import LENET_SETTINGS
     from adaptd.project.toml import render_toml
 
@@ -70,8 +71,9 @@ def init(
         values |= LENET_SETTINGS
     text = render_toml(values)
     project = Project(folder, parse_settings(text), {})
-    for path in (project.inbox, project.models, project.state):
+    for path in (project.inbox, project.models):
         path.mkdir(parents=True, exist_ok=True)
+    make_private(project.state)
     if not project.settings.database.url:
         from adaptd.store.migrate import upgrade
 

@@ -186,6 +186,7 @@ class Arrivals:
             self.is_available, self._warnings, self.next_look = False, {"inbox": str(problem)}, math.inf
             return
         self.is_available, self.scanned_at, self.next_look = True, time.time(), scan.next_look
+        scan = self._deliveries.name_domains(scan)
         self._arrivals = see(self._arrivals, scan, self._clock())
         names = frozenset(arrival.found.domain for arrival in self._arrivals if arrival.state in OPEN)
         self._announced = self._deliveries.announce(names, self._announced)

@@ -3,8 +3,11 @@
 Every method is one transaction. Which of them is called when is for `arrivals`.
 """
 
+from dataclasses import replace
+
 from adaptd.daemon.poison import record_delay
-from adaptd.intake.scanner import Drop
+from adaptd.imports.naming import name_domain
+from adaptd.intake.scanner import Drop, Scan
 from adaptd.project.layout import Layout
 from adaptd.records import Domain, DomainState, DropRecord, EventKind
 from adaptd.store import NewDrop, Store, Transaction
@@ -21,6 +24,15 @@ class Deliveries:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._names: dict[str, str] = {}  # of domains, by folder
+
+    def name_domains(self, scan: Scan) -> Scan:
+        """What a scan shows, each drop with the domain that its folder feeds, which may have an older name."""
+        new = {drop.folder.name: drop.domain for drop in scan.drops if drop.folder.name not in self._names}
+        if new:
+            with self._store.reading() as tx:
+                self._names |= {folder: name_domain(tx, folder) or domain for folder, domain in new.items()}
+        return replace(scan, drops=tuple(replace(drop, domain=self._names[drop.folder.name]) for drop in scan.drops))
 
     def read(self) -> tuple[tuple[tuple[DropRecord, Domain], ...], frozenset[str]]:
         """The drops that wait with their domains, oldest first, and the names of the domains that are arriving."""

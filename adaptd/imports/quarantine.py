@@ -7,10 +7,11 @@ import errno
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from adaptd.beneath import entered, find_status, holding, opened, rename, walk
-from adaptd.files import make_folder, passing, sync_descriptor
+from adaptd.beneath import find_status, holding, opened, rename, walk
+from adaptd.files import make_folder, sync_trees
 from adaptd.project.layout import Layout
 from adaptd.records import Domain, DropRecord, EventKind, Quarantined
 from adaptd.store import Store
@@ -54,6 +55,8 @@ def _move_of_drop(store: Store, layout: Layout, drop: DropRecord, domain: Domain
             for start in range(0, len(items), BATCH):
                 moved, problems = move.take_many(items[start : start + BATCH])
                 stuck += problems
+                if moved:
+                    sync_trees([layout.state / drop.path])  # the folders on both sides, and what is only in memory of the files
                 with store.writing() as tx:
                     tx.quarantine.move_many({key: layout.relative(target / path) for key, path in moved.items()})
     except OSError as problem:
@@ -84,7 +87,7 @@ class _Move:
         self._spelled = _find_spelled(drop, {item.name for item in items if _is_spelled(item.name)})
 
     def take_many(self, items: Sequence[Quarantined]) -> tuple[dict[int, str], list[str]]:
-        """Where each lies now in the quarantine folder, on disk; and what is wrong with those that stay."""
+        """Where each lies now in the quarantine folder; and what is wrong with those that stay."""
         moved, stuck = dict[int, str](), list[str]()
         for item in items:
             try:
@@ -93,15 +96,12 @@ class _Move:
                 if problem.errno in MACHINE:
                     raise
                 stuck.append(f"{item.name}: {problem.strerror}")
-        for folder in {path.rpartition("/")[0] for path in moved.values()}:
-            with passing(errno.ENOENT), entered(self._target, folder) as place:
-                sync_descriptor(place)
         return moved, stuck
 
     def _take(self, item: Quarantined) -> str:
         inside, by_number = self._find(item.name), str(item.id)
-        if inside is None:  # moved before, by a process that was killed
-            return item.name if _is_there(self._target, item.name) else by_number
+        if inside is None:  # moved before, by a process that was killed, or whose sync failed
+            return self._move_again(item.name, by_number)
         with holding(self._drop, inside) as (folder, name):
             try:
                 with holding(self._target, item.name, make=True) as (place, new_name):
@@ -114,6 +114,15 @@ class _Move:
                 rename(folder, name, self._target, by_number)
                 return by_number
         return item.name
+
+    def _move_again(self, name: str, by_number: str) -> str:
+        """Where it lies. After a sync that failed the next one may write nothing, unless there is something new to write."""
+        if not _is_there(self._target, name):
+            return by_number
+        with suppress(OSError), holding(self._target, name) as (place, own):
+            rename(place, own, self._target, by_number)
+            rename(self._target, by_number, place, own)
+        return name if _is_there(self._target, name) else by_number
 
     def _find(self, name: str) -> str | None:
         """The path of a file inside the drop by the name it has in the store, which spells odd bytes out."""

@@ -35,12 +35,14 @@ def move_drop(folder: Path, target: Path, identity: Identity | None = None) -> t
     try:
         copy = copy_tree(folder, unfinished, identity)
         write_file(_manifest(target), json.dumps(asdict(copy)).encode("ascii"))
+        sync(target.parent)
+        unfinished.rename(target)
+        sync(target.parent)
     except BaseException:
+        # All of it is still in the inbox: a sync that failed is not tried again, the copy is made anew.
+        remove(target)
         clear_unfinished(target)
         raise
-    sync(target.parent)
-    unfinished.rename(target)
-    sync(target.parent)
     remove_copied(folder, target)
     return tuple(copy.left)
 

@@ -66,7 +66,7 @@ _MESSAGES = {
     Untaken.LINK: "links in the inbox are never followed, {count:,} of them ({names}): put folders of images there",
     Untaken.NAME: (
         "folders in the inbox whose names cannot name a domain, {count:,} of them ({names}): "
-        "rename them with a-z, 0-9, dot, dash, underscore, not `source`"
+        "rename them, `source` is the source's own name"
     ),
     Untaken.UNREADABLE: (
         "folders in the inbox that cannot be read, {count:,} of them ({names}): make them readable for adaptd, or remove them"

@@ -88,6 +88,17 @@ def _read(top: int) -> Tree:
     return Tree(fingerprint, files, size_bytes, ready, temporary, identity, mount, longest)
 
 
+def read_files(folder: Path) -> dict[str, Stamp]:
+    """The stamps of all files of a drop by their paths inside it, the temporary ones among them; no clutter and no mark.
+
+    Raises:
+        OSError: the drop, or a folder in it, is gone, a link, or cannot be read.
+    """
+    with opened(folder) as top:
+        found = {path: stamp for path, stamp, _ in _walk(top) if stamp != GONE and not S_ISDIR(stamp.kind)}
+    return {path: stamp for path, stamp in found.items() if path.rpartition("/")[2] != READY_MARK}
+
+
 def read_stamp(path: str | Path) -> Stamp:
     """The stamp of one entry; GONE where there is none."""
     try:

@@ -111,6 +111,14 @@ class ServingSettings(Section):
     max_queue: Count = Field(256, description="waiting requests before clients are told to come back later")
     max_request_bytes: Count = Field(64_000_000, description="larger requests are refused")
     request_seconds: Positive = Field(30.0, description="a request must have arrived whole within this time")
+    max_held_bytes: Count = Field(
+        256_000_000, description="bytes of all requests in memory together; beyond that clients are told to come back later"
+    )
+    max_request_pixels: Count = Field(200_000_000, description="pixels of all images of one request; more are refused")
+    max_decode_seconds: Positive = Field(20.0, description="time that decoding the images of one request may take")
+    max_connections: Count = Field(
+        1024, description="connections at a time, at most half of the descriptors; beyond that the longest silent one is closed"
+    )
 
     @field_serializer("token")
     def _hidden(self, token: str) -> str:
@@ -129,6 +137,7 @@ class MetricsSettings(Section):
         description="whoever promotes or rolls back on a page must give it; and, beyond loopback, whoever reads one; empty: none",
     )
     insecure: bool = Field(False, description="let anybody who reaches the address read the pages, without a token")
+    max_connections: Count = Field(128, description="connections at a time; beyond that the longest silent one is closed")
 
     @field_serializer("token")
     def _hidden(self, token: str) -> str:

@@ -50,12 +50,21 @@ class MatrixKeeper:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._stamp: tuple[float, ...] | None = None
-        self._matrix = Matrix((), (), ())
+        self._matrix, self._csv = Matrix((), (), ()), b""
 
     def read(self, tx: Transaction) -> Matrix:
         """As `read_matrix`."""
         stamp = tx.accuracies.stamp()
         with self._lock:
             if stamp != self._stamp:
-                self._matrix, self._stamp = read_matrix(tx), stamp
+                self._matrix, self._csv, self._stamp = read_matrix(tx), b"", stamp
             return self._matrix
+
+    def read_csv(self, tx: Transaction) -> bytes:
+        """R as a table, written once for all who ask: that takes longer than reading it."""
+        matrix = self.read(tx)
+        with self._lock:
+            if matrix is not self._matrix:  # another one is newer already, and of this one there is no table
+                return matrix.to_csv().encode()
+            self._csv = self._csv or matrix.to_csv().encode()
+            return self._csv

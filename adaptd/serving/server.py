@@ -9,8 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import uvicorn
-
+from adaptd.connections import BACKLOG, make_server
 from adaptd.errors import ConfigError, ServingError
 from adaptd.library.preprocessing import Limits
 from adaptd.machine import cpu_count, is_loopback
@@ -19,13 +18,10 @@ from adaptd.project.settings import ServingSettings
 from adaptd.serving.app import Application
 from adaptd.serving.batching import Batcher
 from adaptd.serving.catalogue import Catalogue
-from adaptd.serving.connection import Connection
 from adaptd.serving.endpoints import Endpoints
 from adaptd.serving.http import BodyReader
 from adaptd.serving.statistics import Run, Statistics
 
-BACKLOG = 2048
-KEEP_ALIVE_SECONDS = 75
 SWITCH_SECONDS = 0.0005
 """A finished run must not wait Python's usual 5 ms for its turn while requests are being read."""
 
@@ -117,22 +113,10 @@ async def _serve(
 
 
 async def _run(application: Application, settings: ServingSettings, listener: socket.socket) -> None:
-    server = uvicorn.Server(
-        uvicorn.Config(
-            application,
-            http=Connection,
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            log_config=None,
-            log_level="error",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            backlog=BACKLOG,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=int(settings.request_seconds) + 30,
-        )
+    server = make_server(
+        application,
+        settings.max_connections,
+        timeout_graceful_shutdown=int(settings.request_seconds) + 30,
     )
     # uvicorn gives a signal back to its earlier handler when it is done; that one must not end the process with it.
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as NoConnection
 
 from adaptd.errors import (
     ConfigError,
@@ -21,6 +22,9 @@ from adaptd.project.settings import hide_password
 
 CONNECT_SECONDS = 10
 """A PostgreSQL server that does not answer is given up after this; the system's own limit is minutes."""
+
+READER_SECONDS = 5.0
+"""Who finds all connections in use waits this long for one."""
 
 Address = Path | str
 """A SQLite file, or a URL. A path is taken as it is: in a URL, %, ? and # would mean something."""
@@ -69,6 +73,7 @@ def open_engine(url: URL, busy_timeout_seconds: float, *, writes: bool) -> Engin
         mode,
         pool_size=1,
         max_overflow=0 if writes else 4,
+        pool_timeout=busy_timeout_seconds if writes else READER_SECONDS,
         connect_args={"timeout": busy_timeout_seconds, "isolation_level": None, "check_same_thread": False},
     )
 
@@ -95,6 +100,7 @@ def _open_postgres(url: URL, *, writes: bool) -> Engine:
         return create_engine(
             url,
             pool_pre_ping=True,
+            pool_timeout=READER_SECONDS,
             connect_args={"connect_timeout": CONNECT_SECONDS},
             execution_options={} if writes else {"postgresql_readonly": True},
         )
@@ -114,6 +120,8 @@ def translated(where: str) -> Iterator[None]:
         yield
     except DBAPIError as problem:
         raise _translate(problem, where) from problem
+    except NoConnection as problem:
+        raise StoreBusy(f"{where}: every connection is in use; try again later") from problem
 
 
 def is_busy(problem: DBAPIError) -> bool:

@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import sqlite3
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from adaptd.intake.tree import Tree
 from adaptd.project.layers import Project
 from adaptd.project.settings import IntakeSettings, PathsSettings, Settings
 from adaptd.records import DomainState
-from adaptd.store import NewEpisode, Store
+from adaptd.store import NewDrop, NewEpisode, Store
 from adaptd.store.migrate import upgrade
 
 SETTLE_SECONDS = 5.0
@@ -166,23 +167,42 @@ def test_from_first_sight_to_claim(shop):
     """Seen, its domain is arriving; complete, it is a row and a folder of ours, and the domain is settled."""
     shop.drop("Camera 7")
     shop.look()
-    assert (shop.domains(), shop.drops()) == ({"camera-7": "arriving"}, [])
+    assert (shop.domains(), shop.drops()) == ({"Camera 7": "arriving"}, [])
     assert not shop.arrivals.is_quiet
     shop.look(SETTLE_SECONDS)
-    assert (shop.domains(), shop.drops()) == ({"camera-7": "settled"}, [(1, "domains/1/1", 2)])
+    assert (shop.domains(), shop.drops()) == ({"Camera 7": "settled"}, [(1, "domains/1/1", 2)])
     assert shop.claimed() == ["1.jpg", "2.jpg"]
     assert list(shop.inbox.iterdir()) == []
-    assert shop.events() == ["camera-7 is arriving", "camera-7: 2 files came as drop 1"]
+    assert shop.events() == ["Camera 7 is arriving", "Camera 7: 2 files came as drop 1"]
     assert shop.arrivals.is_quiet
 
 
-def test_two_folders_of_one_domain(shop):
-    """Each is a drop of its own, in the order in which they came."""
+def test_two_folders_are_two_domains(shop):
+    """However much their names look alike."""
     shop.drop("camera-7", "1.jpg")
     shop.drop("Camera 7", "2.jpg", "3.jpg")
     shop.settle()
+    assert shop.domains() == {"camera-7": "settled", "Camera 7": "settled"}
+    assert sorted(shop.drops()) == [(1, "domains/1/1", 2), (1, "domains/2/1", 1)]
+
+
+@pytest.mark.parametrize(("folder", "origin"), [("Camera 7", "/elsewhere/inbox/Camera 7"), ("Camera 7", None)])
+def test_a_folder_goes_on_feeding_the_domain_it_fed(shop, folder, origin):
+    """In a project of an older adaptd, `Camera 7` is `camera-7`; another folder that would have been is a domain of its own."""
+    shop.set_state("camera-7", DomainState.DONE)
+    with sqlite3.connect(shop.state / "adaptd.db") as database:
+        database.execute("UPDATE domains SET old_spelling = 1")
+    database.close()
+    if origin is not None:
+        with shop.store.writing() as tx:
+            drop = tx.drops.add(NewDrop(1, 1, "domains/1/1", origin, "", 1, 1))
+            tx.drops.take_in([drop.id], 1)
+    shop.drop(folder, "1.jpg")
+    shop.settle()
     assert shop.domains() == {"camera-7": "settled"}
-    assert shop.drops() == [(1, "domains/1/1", 1), (2, "domains/1/2", 2)]
+    shop.drop("CAMERA 7", "2.jpg")
+    shop.settle()
+    assert shop.domains() == {"camera-7": "settled", "CAMERA 7": "settled"}
 
 
 def test_the_row_comes_before_the_rename(shop, monkeypatch):

@@ -1,7 +1,12 @@
-"""Two users who are not root: one whose files adaptd works with, and one who may write the inbox and means harm."""
+"""The fault matrix of docs/reliability.md. `make test` runs each fault a few times, `make faults` as often as the matrix asks.
+
+ADAPTD_FAULTS names the file that takes the figures of a long run, a line of JSON each. There are two users who are not root: one
+whose files adaptd works with, and one who may write the inbox and means harm.
+"""
 
 import contextlib
 import functools
+import json
 import os
 import shutil
 import signal
@@ -17,6 +22,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.process.conftest import drop, pictures, reference, start  # noqa: F401 (fixtures)
 
 OWNER, STRANGER = 65533, 65534
 SWAPS = int(os.environ.get("ADAPTD_SWAPS", "1000"))
@@ -138,3 +144,15 @@ def attack() -> Iterator[Callable[[Path, str, str], Attack]]:
     for one in begun:
         with contextlib.suppress(ProcessLookupError):
             one.kill()
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Writes down what a long run measured."""
+
+    def write(**values: object) -> None:
+        if file := os.environ.get("ADAPTD_FAULTS"):
+            with Path(file).open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps({"test": request.node.nodeid} | values) + "\n")
+
+    return write

@@ -56,12 +56,18 @@ class Daemon:
         log: Path,
         *words: str,
         env: dict[str, str | None] | None = None,
+        user: int | None = None,
         around: Sequence[str] = (),
         python: str = sys.executable,
     ) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ADAPTD_")}
         settings = kept | {"PYTHONPATH": str(REPOSITORY)} | QUICK | (env or {})
         command = [*around, python, "-m", "adaptd.cli.main", "--project", str(shop.root), "run", *words]
+        if user is not None:
+            # It may read everything, as our interpreter may lie in a closed home, and write only what is its own.
+            caps = "-all,+dac_read_search"
+            lower = [f"--inh-caps={caps}", f"--ambient-caps={caps}", f"--bounding-set={caps}"]
+            command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *lower, *command]
         self.shop, self.log = shop, log
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(

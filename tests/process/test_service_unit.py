@@ -9,6 +9,7 @@ import pytest
 from adaptd.cli.daemon import LOCKED_SECONDS
 from adaptd.daemon.supervisor import STOP_SECONDS, TURN_SECONDS
 from adaptd.errors import ExitCode
+from adaptd.project.settings import MetricsSettings
 from tests.conftest import REPOSITORY
 
 UNIT = REPOSITORY / "deploy" / "adaptd.service"
@@ -17,7 +18,7 @@ UNIT = REPOSITORY / "deploy" / "adaptd.service"
 @pytest.fixture
 def service() -> configparser.SectionProxy:
     """Its [Service] section."""
-    unit = configparser.ConfigParser(interpolation=None, strict=True)
+    unit = configparser.ConfigParser(interpolation=None, strict=False)  # some keys come more than once
     unit.optionxform = str
     unit.read(UNIT)
     return unit["Service"]
@@ -40,6 +41,19 @@ def test_workers_may_do_what_they_do(service):
     """Memory that is written and run is torch's business: it is not forbidden."""
     assert "MemoryDenyWriteExecute" not in service
     assert "AF_UNIX" in service["RestrictAddressFamilies"]
+
+
+def test_it_is_confined(service):
+    """Room for connections and work, a limit for memory, no call that a daemon has no use for; systemd finds little exposed."""
+    assert int(service["LimitNOFILE"]) >= 2 * (MetricsSettings().max_connections + 512)
+    assert service["MemoryMax"].endswith("%")
+    assert UNIT.read_text().count("\nSystemCallFilter=") == 3
+    assert service["SystemCallErrorNumber"] == "EPERM", "a refused call is an error for who made it, not the end of the process"
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed: apt-get install systemd")
+    words = ["systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=20", UNIT]
+    run = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 def test_systemd_takes_it(tmp_path):

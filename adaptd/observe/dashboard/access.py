@@ -1,4 +1,4 @@
-"""Who may read pages and who may change something. Metrics and health are open: they hold no secrets, and scrapers knock.
+"""Who may read pages and who may change something. Metrics are open, since scrapers knock; of health strangers hear the state.
 
 On loopback everybody on the machine may read, but only under a name that is the machine's own: a web page elsewhere must
 not reach the daemon through a name that it controls. Beyond loopback a reader needs the token, or `metrics.insecure`.
@@ -44,12 +44,16 @@ def is_from_here(headers: Headers) -> bool:
     return origin is None or origin.partition("://")[2] == headers.get("host", "")
 
 
+def may_read(settings: MetricsSettings, headers: Headers) -> bool:
+    """Whether a request may be told everything."""
+    return _find_refusal(settings, headers) is None
+
+
 class Guard:
     """Lets a request through to the pages, or answers it."""
 
     def __init__(self, app: ASGIApp, settings: MetricsSettings) -> None:
         self._app, self._settings = app, settings
-        self._is_local = is_loopback(settings.host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -64,22 +68,24 @@ class Guard:
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        refusal = None if scope["path"] in OPEN else self._refuse(Headers(scope=scope))
+        refusal = None if scope["path"] in OPEN else _find_refusal(self._settings, Headers(scope=scope))
         return await (refusal or self._app)(scope, receive, send_with_headers)
 
-    def _refuse(self, headers: Headers) -> Response | None:
-        if self._settings.insecure:
+
+def _find_refusal(settings: MetricsSettings, headers: Headers) -> Response | None:
+    """What a reader is answered who may not read; None for one who may."""
+    if settings.insecure:
+        return None
+    if is_loopback(settings.host):
+        if _is_own_name(headers.get("host", ""), settings.host):
             return None
-        if self._is_local:
-            if _is_own_name(headers.get("host", ""), self._settings.host):
-                return None
-            return PlainTextResponse("unknown host: use 127.0.0.1, or set metrics.insecure behind a proxy\n", 421)
-        if not self._settings.token:
-            text = "others can reach this address: set ADAPTD_METRICS__TOKEN, or metrics.insecure, to see the pages\n"
-            return PlainTextResponse(text, 403)
-        if is_token(_given(headers.get("authorization", "")), self._settings.token):
-            return None
-        return PlainTextResponse("the token is needed, as the password\n", 401, {"WWW-Authenticate": 'Basic realm="adaptd"'})
+        return PlainTextResponse("unknown host: use 127.0.0.1, or set metrics.insecure behind a proxy\n", 421)
+    if not settings.token:
+        text = "others can reach this address: set ADAPTD_METRICS__TOKEN, or metrics.insecure, to see the pages\n"
+        return PlainTextResponse(text, 403)
+    if is_token(_given(headers.get("authorization", "")), settings.token):
+        return None
+    return PlainTextResponse("the token is needed, as the password\n", 401, {"WWW-Authenticate": 'Basic realm="adaptd"'})
 
 
 def _is_own_name(host: str, own: str) -> bool:

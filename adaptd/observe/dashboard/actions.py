@@ -3,6 +3,7 @@
 Publishing needs torch, which the supervisor never loads; and a person at a terminal gets the same answers.
 """
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from adaptd.errors import RequestRefused
 from adaptd.observe.dashboard.access import is_from_here, is_token
 
 MAX_FORM_BYTES, MAX_FIELDS = 4096, 8
+FORM_SECONDS = 10.0
 ACTION_SECONDS = 900
 MESSAGE_LENGTH = 2000
 """As much of what the command printed as is shown."""
@@ -76,7 +78,14 @@ async def _read_form(request: Request) -> dict[str, str]:
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
         raise RequestRefused(415, "send a form")
     try:
-        fields = parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=MAX_FIELDS)
+        async with asyncio.timeout(FORM_SECONDS):
+            body = await request.body()
+    except TimeoutError:
+        raise RequestRefused(408, f"the form did not arrive within {FORM_SECONDS:g} seconds") from None
+    if b"\0" in body or b"%00" in body:
+        raise RequestRefused(400, "the form has a character that is none")
+    try:
+        fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=MAX_FIELDS)
     except ValueError as problem:
         raise RequestRefused(413, f"the form has more than {MAX_FIELDS} fields") from problem
     return {name: values[-1] for name, values in fields.items()}

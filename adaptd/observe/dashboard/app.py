@@ -4,13 +4,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import IntegerConvertor, StringConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from adaptd.errors import AdaptdError, DomainUnknown, PublishError, RequestRefused, StoreError
+from adaptd.errors import AdaptdError, RequestRefused, StoreError
 from adaptd.observe.dashboard.actions import ACTIONS, MAX_FORM_BYTES, Actions
 from adaptd.observe.dashboard.domains import view_domain, view_domains
 from adaptd.observe.dashboard.matrix import view_matrix
@@ -22,8 +23,25 @@ from adaptd.observe.dashboard.versions import view_version, view_versions
 from adaptd.store import Transaction
 
 EVENTS = 100
+RETRY_SECONDS = "2"
 PICTURE_SECONDS = 86400
 """How long a browser may keep a picture: an image never changes."""
+
+
+class _Number(IntegerConvertor):
+    """A number that a database can hold; any other is at no address."""
+
+    regex = "[0-9]{1,18}"
+
+
+class _Name(StringConvertor):
+    """What may be a folder's name; anything else is at no address."""
+
+    regex = r"[^/\x00]{1,255}"
+
+
+register_url_convertor("number", _Number())
+register_url_convertor("name", _Name())
 
 View = Callable[[Transaction, Request], dict[str, Any]]
 
@@ -46,17 +64,20 @@ class Dashboard:
                 lambda tx, request: view_matrix(site.matrices.read(tx), _number(request, "row"), _number(request, "column")),
             ),
             "/domains": ("domains.html", lambda tx, _: view_domains(tx)),
-            "/domains/{name}": ("domain.html", lambda tx, request: view_domain(tx, site, request.path_params["name"])),
+            "/domains/{name:name}": ("domain.html", lambda tx, request: view_domain(tx, site, request.path_params["name"])),
             "/versions": ("versions.html", lambda tx, request: view_versions(tx, site, _number(request, "before"))),
-            "/versions/{number:int}": ("version.html", lambda tx, request: view_version(tx, site, request.path_params["number"])),
+            "/versions/{number:number}": (
+                "version.html",
+                lambda tx, request: view_version(tx, site, request.path_params["number"]),
+            ),
             "/events": ("events.html", self._view_events),
         }
         return [
             *(Route(address, self._page(template, view)) for address, (template, view) in pages.items()),
             Route("/matrix.csv", self._csv),
-            Route("/domains/{name}/images/{image:int}.png", self._picture),
+            Route("/domains/{name:name}/images/{image:number}.png", self._picture),
             *(
-                Route(f"/versions/{{number:int}}/{action}", self._act(action), methods=["POST"], max_body_size=MAX_FORM_BYTES)
+                Route(f"/versions/{{number:number}}/{action}", self._act(action), methods=["POST"], max_body_size=MAX_FORM_BYTES)
                 for action in ACTIONS
             ),
             Route("/events/stream", self._listen),
@@ -65,25 +86,25 @@ class Dashboard:
 
     def _page(self, template: str, view: View) -> Callable[[Request], Response]:
         def answer(request: Request) -> Response:
-            try:
-                with self._site.store.reading() as tx:
-                    values = view(tx, request)
-            except (DomainUnknown, PublishError, StoreError) as problem:
-                return self.fail(problem)
+            with self._site.store.reading() as tx:
+                values = view(tx, request)
             return self._html(template, values)
 
         return answer
 
     def fail(self, problem: AdaptdError | HTTPException) -> Response:
         """An error as a page."""
-        if isinstance(problem, HTTPException):
-            status, text = (
-                problem.status_code,
-                problem.detail if problem.status_code != 404 else "there is nothing at this address",
-            )
-        else:
-            status, text = getattr(problem, "status", 503 if isinstance(problem, StoreError) else 404), str(problem)
-        return self._html("error.html", {"text": text, "status": status}, status)
+        match problem:
+            case HTTPException(status_code=status):
+                text = problem.detail if status != 404 else "there is nothing at this address"
+            case RequestRefused(status=status):
+                text = str(problem)
+            case _:
+                status, text = 503 if isinstance(problem, StoreError) else 404, str(problem)
+        page = self._html("error.html", {"text": text, "status": status}, status)
+        if status == 503:
+            page.headers["Retry-After"] = RETRY_SECONDS
+        return page
 
     def _html(self, template: str, values: dict[str, Any], status: int = 200) -> HTMLResponse:
         holder = self._site.find_holder()
@@ -100,7 +121,7 @@ class Dashboard:
 
     def _csv(self, _: Request) -> Response:
         with self._site.store.reading() as tx:
-            text = self._site.matrices.read(tx).to_csv()
+            text = self._site.matrices.read_csv(tx)
         return PlainTextResponse(
             text, media_type="text/csv", headers={"Content-Disposition": 'attachment; filename="matrix.csv"'}
         )
@@ -118,16 +139,14 @@ class Dashboard:
     def _act(self, action: str) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             number = request.path_params["number"]
-            try:
-                form = await self._actions.read(request)
-            except RequestRefused as refusal:
-                return self.fail(refusal)
+            form = await self._actions.read(request)
             result = await run_in_threadpool(self._actions.run, action, number, form)
             return self._html("done.html", {"result": result, "number": number}, 200 if result.succeeded else 409)
 
         return answer
 
     async def _listen(self, _: Request) -> Response:
+        self.pulse.check_room()
         return StreamingResponse(self.pulse.listen(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 

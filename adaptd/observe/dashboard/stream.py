@@ -7,11 +7,12 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from adaptd.errors import StoreError
+from adaptd.errors import RequestRefused, StoreError
 from adaptd.observe.dashboard.site import Site
 from adaptd.observe.status import describe_running, find_running
 
 PULSE_SECONDS = 1.0
+MAX_LISTENERS = 32
 NAP_SECONDS = 0.1
 """How soon a listener hears that the daemon stops."""
 
@@ -23,7 +24,13 @@ class Pulse:
         self._site = site
         self._lock = threading.Lock()
         self._read_at, self._said = -PULSE_SECONDS, ""
+        self._listeners = 0
         self.closing = threading.Event()
+
+    def check_room(self) -> None:
+        """Refuse one listener too many: each keeps a connection."""
+        if self._listeners >= MAX_LISTENERS:
+            raise RequestRefused(503, f"{MAX_LISTENERS} pages are being kept up to date already; reload this one by hand")
 
     def read(self) -> str:
         """As JSON, at most a pulse old."""
@@ -47,13 +54,17 @@ class Pulse:
 
     async def listen(self) -> AsyncIterator[str]:
         """Events for one listener, until the daemon stops."""
-        while not self.closing.is_set():
-            try:
-                said = await asyncio.to_thread(self.read)
-            except StoreError:
-                said = ""  # the page keeps what it shows; the daemon's own warnings tell why
-            yield f"data: {said}\n\n" if said else ": the store cannot be read\n\n"
-            for _ in range(round(PULSE_SECONDS / NAP_SECONDS)):
-                await asyncio.sleep(NAP_SECONDS)
-                if self.closing.is_set():
-                    return
+        self._listeners += 1
+        try:
+            while not self.closing.is_set():
+                try:
+                    said = await asyncio.to_thread(self.read)
+                except StoreError:
+                    said = ""  # the page keeps what it shows; the daemon's own warnings tell why
+                yield f"data: {said}\n\n" if said else ": the store cannot be read\n\n"
+                for _ in range(round(PULSE_SECONDS / NAP_SECONDS)):
+                    await asyncio.sleep(NAP_SECONDS)
+                    if self.closing.is_set():
+                        return
+        finally:
+            self._listeners -= 1
