@@ -46,7 +46,8 @@ def test_distinct_names_stay_distinct(shop, start, drop, paint, tmp_path):
         (pictures / "broken.jpg").write_bytes(b"no image %d" % number)
         drop(pictures, Path(shop.root / "inbox", folder))
     daemon = start(shop, env=MANUAL)
-    daemon.until(**dict.fromkeys(FOLDERS.values(), "queued"))
+    for name in FOLDERS.values():
+        daemon.until(**{name: "queued"})
     status = shop.status()
     assert {item["domain"]: item["images"] for item in status["queue"] if item["domain"] != "source"} == dict.fromkeys(
         FOLDERS.values(), 18
