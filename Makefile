@@ -37,7 +37,7 @@ kills: install  ## sixty random SIGKILLs of the daemon, and ten with each advers
 
 FIGURES ?= faults.jsonl
 faults: install  ## the fault matrix of docs/reliability.md at full length; hours
-	ADAPTD_FAULTS=$(abspath $(FIGURES)) ADAPTD_KILLS=200 $(BIN)/python -m pytest tests/faults tests/process/test_kills.py
+	ADAPTD_FAULTS=$(abspath $(FIGURES)) ADAPTD_KILLS=200 ADAPTD_SWAPS=10000 $(BIN)/python -m pytest tests/faults tests/process/test_kills.py
 
 docs: install  ## the pages that are made from the code
 	$(BIN)/python -m adaptd.project.toml > adaptd.toml
