@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.filesize import decimal
 
-from adaptd.cli.output import print_json
+from adaptd.cli.output import print_json, say
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import NotConfirmed
 from adaptd.text import escape_hidden, printable
@@ -79,7 +79,7 @@ def _delete(store: "Store", deletables: "list[Deletable]") -> None:
     from adaptd.care.gc import delete
 
     delete(store, deletables)
-    typer.echo(f"deleted, {decimal(sum(deletable.size_bytes for deletable in deletables))} freed", err=True)
+    say(f"deleted, {decimal(sum(deletable.size_bytes for deletable in deletables))} freed", err=True)
 
 
 def _show(project: "Project", deletables: "tuple[Deletable, ...]", as_json: bool) -> None:
@@ -98,9 +98,9 @@ def _show(project: "Project", deletables: "tuple[Deletable, ...]", as_json: bool
         return
     for deletable in deletables:
         where = escape_hidden(", ".join(_inside(project.state, path) for path in deletable.paths))
-        typer.echo(f"{decimal(deletable.size_bytes):>9}  {deletable.kind:10} {where}")
-        typer.echo(f"{'':23}{escape_hidden(deletable.reason)}")
-    typer.echo(f"{decimal(total)} can be freed" if deletables else "nothing to delete")
+        say(f"{decimal(deletable.size_bytes):>9}  {deletable.kind:10} {where}")
+        say(f"{'':23}{escape_hidden(deletable.reason)}")
+    say(f"{decimal(total)} can be freed" if deletables else "nothing to delete")
 
 
 def _inside(state: Path, path: Path) -> str:
