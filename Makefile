@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 EXTRAS := '.[postgres,demo,bench,dev]'
 
-.PHONY: install demo test check fmt lint types unit kills docs bench clean
+.PHONY: install demo test check fmt lint types unit kills faults docs bench clean
 
 install: $(STAMP)  ## .venv with everything to run and test
 
@@ -32,8 +32,12 @@ types: install
 unit: install
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
-kills: install  ## sixty random SIGKILLs of the daemon; `make test` has twenty
-	ADAPTD_KILLS=60 $(BIN)/python -m pytest tests/process/test_kills.py
+kills: install  ## sixty random SIGKILLs of the daemon, and ten with each adversarial method; `make test` has fewer
+	ADAPTD_KILLS=60 $(BIN)/python -m pytest tests/process/test_kills.py tests/process/test_methods.py
+
+FIGURES ?= faults.jsonl
+faults: install  ## the fault matrix of docs/reliability.md at full length; hours
+	ADAPTD_FAULTS=$(abspath $(FIGURES)) ADAPTD_KILLS=200 ADAPTD_SWAPS=10000 $(BIN)/python -m pytest tests/faults tests/process/test_kills.py
 
 docs: install  ## the pages that are made from the code
 	$(BIN)/python -m adaptd.project.toml > adaptd.toml

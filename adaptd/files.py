@@ -4,12 +4,17 @@ A failed sync is passed on and never tried again: the kernel may have thrown the
 """
 
 import contextlib
+import ctypes
 import errno
 import hashlib
+import logging
 import os
 import shutil
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 NO_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP})
 """How a filesystem says that it cannot sync folders; some network filesystems do."""
@@ -41,6 +46,60 @@ def sync_descriptor(descriptor: int) -> None:
     """As `sync`, for an open file or folder."""
     with passing(*NO_SYNC):
         os.fsync(descriptor)
+
+
+def sync_trees(folders: Iterable[Path]) -> None:
+    """Bring whole folders to the disk, whoever wrote what is in them: everything on their filesystems at once, by syncfs(2).
+
+    Where the system cannot do that, every file and folder below them, one by one.
+    """
+    synced: set[int] = set()
+    for folder in folders:
+        device = os.lstat(folder).st_dev
+        if device in synced or _sync_filesystem(folder):
+            synced.add(device)
+        else:
+            _sync_tree(folder)
+
+
+def _sync_filesystem(folder: Path) -> bool:
+    """Whether the system can bring a whole filesystem to the disk, and did."""
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:
+        return False
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        if syncfs(descriptor) == 0:
+            return True
+        number = ctypes.get_errno()
+    finally:
+        os.close(descriptor)
+    if number in NO_SYNC | {errno.ENOSYS}:
+        return False
+    raise OSError(number, os.strerror(number), str(folder))
+
+
+def _sync_tree(folder: Path) -> None:
+    for place, _, names in os.walk(folder, topdown=False):
+        for path in (Path(place, name) for name in names):
+            if stat.S_ISREG(os.lstat(path).st_mode):
+                sync(path)
+        sync(Path(place))
+
+
+def write_again(folder: Path) -> None:
+    """Write every file below a folder anew, under its own name and with its own times.
+
+    After a sync that failed, the kernel may take for written what is not: only new bytes are sure to be.
+    """
+    for place, _, names in os.walk(folder):
+        for path in (Path(place, name) for name in names):
+            if stat.S_ISREG(os.lstat(path).st_mode):
+                draft = path.with_name(".written-again.part")
+                shutil.copy2(path, draft, follow_symlinks=False)
+                sync(draft)
+                draft.replace(path)
+        sync(Path(place))
 
 
 def make_folder(folder: Path) -> None:
@@ -101,6 +160,16 @@ def remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def try_to_remove(path: Path) -> bool:
+    """The same for leftovers: whether it is gone. What another user owns is told in the log, and stays."""
+    try:
+        remove(path)
+    except OSError as problem:
+        log.warning("%s cannot be deleted: %s; give adaptd the permission, or delete it", path, problem.strerror)
+        return False
+    return True
 
 
 @contextlib.contextmanager

@@ -86,6 +86,8 @@ class EventKind(StrEnum):
     DROP_CLAIMED = "drop-claimed"
     DROP_WAITS = "drop-waits"
     DROP_NOTHING_NEW = "drop-nothing-new"
+    DROP_REFUSED = "drop-refused"
+    DROP_STUCK = "drop-stuck"
     DOMAIN_QUEUED = "domain-queued"
     IMPORT_FAILED = "import-failed"
     EPISODE_DONE = "episode-done"
@@ -114,7 +116,10 @@ class AccuracyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """One incoming image distribution. The source is the domain at position 0."""
+    """One incoming image distribution. The source is the domain at position 0.
+
+    `name` is its folder's, unless `old_spelling` says that it was made in another way.
+    """
 
     id: int
     name: str
@@ -125,6 +130,7 @@ class Domain:
     quarantined: int
     created_at: datetime
     updated_at: datetime
+    old_spelling: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +170,8 @@ class DropRecord:
     """A folder that came through the inbox as `origin`.
 
     `path` is where it lies: relative to the state folder, or absolute where it is read in place.
-    `delivery` is where its images went: None while it waits, 0 where it brought nothing new.
+    `delivery` is where its images went: None while it waits, 0 where it brought nothing new. `taken` is a fingerprint of the
+    files that the newest import saw and did not quarantine, at `taken_at`. `unsynced`: these may not be on the disk.
     """
 
     id: int
@@ -180,6 +187,9 @@ class DropRecord:
     duplicates: int
     crashes: int
     claimed_at: datetime
+    taken: str | None = None
+    taken_at: datetime | None = None
+    unsynced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +202,24 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class NewQuarantined:
+    """A file that is about to be quarantined: with its drop, or with a path where it stays where it is."""
+
+    name: str
+    reason: str
+    detail: str
+    path: str | None
+    drop_id: int | None
+    size_bytes: int | None = None
+    mtime_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A file that cannot be used, and why. `path` is where it lies: relative to the state folder if it was moved there."""
+    """A file that cannot be used, and why. `path` is where it lies: relative to the state folder if it was moved there.
+
+    `size_bytes` and `mtime_ns` are those of the file that was refused, where they are known.
+    """
 
     id: int
     domain_id: int
@@ -203,6 +229,8 @@ class Quarantined:
     detail: str
     path: str | None
     created_at: datetime
+    size_bytes: int | None = None
+    mtime_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

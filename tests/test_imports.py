@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 ROOMS = {*MAY_IMPORT, "cli"}
 MAY_IMPORT["cli"] = ROOMS
-ANYONE = {"connections", "errors", "records", "files", "machine", "sections", "signals", "text"}
+ANYONE = {"beneath", "connections", "errors", "records", "files", "machine", "sections", "signals", "text"}
 SETTINGS_OF_LEARNING = {"settings", "methods.options", "methods.registry", "methods.settings"}
 """Modules of learning that need no torch: what can be set, and which methods there are."""
 

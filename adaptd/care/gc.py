@@ -1,19 +1,25 @@
 """`adaptd gc`: what may be deleted, why, and deleting it. Memories, caches of domains and quarantine are never offered."""
 
+import errno
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 from adaptd.care.leftovers import OPEN, find_leftovers
 from adaptd.care.view import View
-from adaptd.files import remove
+from adaptd.files import passing, remove
+from adaptd.imports.claimed import is_as_claimed, read_claimed
+from adaptd.intake.names import READY_MARK, is_clutter
+from adaptd.intake.tree import Stamp, read_files, read_stamp
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
 from adaptd.records import DomainState, DropRecord, Episode, EpisodeState, EventKind, Split, VersionState
 from adaptd.store import Store
+from adaptd.text import printable
 
 BACKUPS_KEPT = 5
 NOTHING = 0
@@ -32,13 +38,17 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Deletable:
-    """Something that may be deleted: what it is, where, how large, why; and the drops that lose their files with it."""
+    """Something that may be deleted: what it is, where, how large, why; and the drops that lose their files with it.
+
+    Of `files`, which are folders of drops, nothing goes but what was looked at: somebody may still write there.
+    """
 
     kind: Kind
     paths: tuple[Path, ...]
     size_bytes: int
     reason: str
     drops: tuple[DropRecord, ...] = ()
+    files: Mapping[Path, Mapping[str, Stamp]] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,8 @@ def plan(view: View, project: Project, wish: Wish) -> tuple[Deletable, ...]:
         found += _rejected(view, layout)
     if wish.failed:
         found += _failed(view, layout)
+    if not wish.originals and not wish.budget_bytes:
+        return tuple(found)
     originals = list(_originals(view, layout))
     if wish.originals:
         return (*found, *originals)
@@ -72,8 +84,12 @@ def plan(view: View, project: Project, wish: Wish) -> tuple[Deletable, ...]:
     return tuple(found)
 
 
-def delete(store: Store, deletables: Iterable[Deletable]) -> None:
-    """Delete; only while the project is ours alone. The rows go first: killed in between, the next run goes on."""
+def delete(store: Store, deletables: Iterable[Deletable]) -> tuple[str, ...]:
+    """Delete; only while the project is ours alone. The rows go first: killed in between, the next run goes on.
+
+    What cannot be deleted, and why: another user's files, say. The rest goes all the same.
+    """
+    left = []
     for deletable in deletables:
         with store.writing() as tx:
             for drop in deletable.drops:
@@ -92,7 +108,11 @@ def delete(store: Store, deletables: Iterable[Deletable]) -> None:
             for domain_id in {drop.domain_id for drop in deletable.drops}:
                 tx.events.add(EventKind.FILES_DELETED, f"{deletable.kind}: {deletable.reason}", domain_id=domain_id)
         for path in deletable.paths:
-            remove(path)
+            try:
+                _remove_seen(path, deletable.files[path]) if path in deletable.files else remove(path)
+            except OSError as problem:
+                left.append(f"{printable(path)} cannot be deleted: {problem.strerror}; give adaptd the permission, or delete it")
+    return tuple(left)
 
 
 def size(path: Path) -> int:
@@ -108,8 +128,43 @@ def size(path: Path) -> int:
     return total
 
 
-def _deletable(kind: Kind, paths: Sequence[Path], reason: str, drops: Sequence[DropRecord] = ()) -> Deletable:
-    return Deletable(kind, tuple(paths), sum(map(size, paths)), reason, tuple(drops))
+def _remove_seen(folder: Path, files: Mapping[str, Stamp]) -> None:
+    """Delete a drop's files as they were seen, its clutter, and the folders that are empty then."""
+    for path, stamp in files.items():
+        if read_stamp(folder / path) == stamp:
+            (folder / path).unlink(missing_ok=True)
+    for place, folders, names in os.walk(folder, topdown=False):
+        for name in (name for name in (*names, *folders) if is_clutter(name) or name == READY_MARK):
+            remove(Path(place, name))
+        with passing(errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+            Path(place).rmdir()
+
+
+def _deletable(
+    kind: Kind,
+    paths: Sequence[Path],
+    reason: str,
+    drops: Sequence[DropRecord] = (),
+    files: Mapping[Path, Mapping[str, Stamp]] | None = None,
+) -> Deletable:
+    return Deletable(kind, tuple(paths), sum(map(size, paths)), reason, tuple(drops), files or {})
+
+
+def _read_seen(view: View, layout: Layout, drops: Sequence[DropRecord]) -> dict[Path, Mapping[str, Stamp]] | None:
+    """The files of drops by folder; None where there is one that no import has seen, or not as it is: that may not go."""
+    aside, found = view.quarantine_by_drop(), dict[Path, Mapping[str, Stamp]]()
+    for drop in drops:
+        folder, pending = layout.state / drop.path, {item.name for item in aside[drop.id] if item.path is None}
+        if drop.delivery is None:
+            if not is_as_claimed(folder, drop, pending):
+                return None
+            found[folder] = read_files(folder)
+            continue
+        claimed = read_claimed(folder, drop, partial(view.images.__getitem__, drop.domain_id), pending, every=True)
+        if claimed.late or claimed.damaged:
+            return None
+        found[folder] = claimed.files
+    return found
 
 
 def _leftovers(view: View, layout: Layout) -> Iterator[Deletable]:
@@ -141,7 +196,9 @@ def _originals(view: View, layout: Layout) -> Iterator[Deletable]:
             if delivery
             else f"{name}: brought nothing new"
         )
-        yield _deletable(Kind.ORIGINALS, [layout.state / drop.path for drop in drops], why, drops)
+        files = _read_seen(view, layout, drops)
+        if files is not None:
+            yield _deletable(Kind.ORIGINALS, list(files), why, drops, files)
 
 
 def _failed(view: View, layout: Layout) -> Iterator[Deletable]:
@@ -159,11 +216,12 @@ def _failed(view: View, layout: Layout) -> Iterator[Deletable]:
             continue
         mine = (drop for drop in view.drops if drop.domain_id == domain.id and _is_ours(layout, drop))
         drops = [drop for drop in mine if drop.delivery is None or (domain.id, drop.delivery) in lost]
-        if drops:
+        files = _read_seen(view, layout, drops)
+        if drops and files is not None:
             deliveries = {drop.delivery for drop in drops if drop.delivery}
             caches = [layout.cache(domain.id, delivery, split) for delivery in sorted(deliveries) for split in Split]
-            paths = [*(layout.state / drop.path for drop in drops), *(path for path in caches if path.is_dir())]
-            yield _deletable(Kind.FAILED, paths, f"{domain.name} is {domain.state}: nothing was learned from it", drops)
+            paths = [*files, *(path for path in caches if path.is_dir())]
+            yield _deletable(Kind.FAILED, paths, f"{domain.name} is {domain.state}: nothing was learned from it", drops, files)
 
 
 def _rejected(view: View, layout: Layout) -> Iterator[Deletable]:

@@ -2,10 +2,12 @@
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from adaptd.care.view import Finding, View, is_counted, list_files, quarantine_places
+from adaptd.imports.claimed import Claimed, has_changed, read_claimed, spell
 from adaptd.project.layout import Layout
 from adaptd.records import DropRecord, Image, ImageState, Quarantined
 from adaptd.text import printable
@@ -14,6 +16,7 @@ NAMED = 3
 """Files that a finding names; of the rest it says how many there are."""
 
 RESTORE = "restore it from a backup"
+TAKE_IN = "start the daemon, which takes it for a drop of its own"
 
 
 def check_drops(view: View, layout: Layout, inbox: Path) -> Iterator[Finding]:
@@ -22,20 +25,43 @@ def check_drops(view: View, layout: Layout, inbox: Path) -> Iterator[Finding]:
     The row comes before the claim: a drop that was not imported may still be in the inbox.
     """
     aside = view.quarantine_by_drop()
+    late = find_late_files(view, layout)
     for (domain_id, delivery), drops in _by_delivery(view.drops).items():
-        name, names, whole = view.domains[domain_id].name, set[str](), True
+        name, sizes, whole = view.domains[domain_id].name, dict[str, set[int]](), True
         for drop in drops:
             if delivery is None and not os.path.lexists(layout.state / drop.path) and os.path.lexists(inbox / drop.origin):
                 continue
-            found = _list_drop(layout, drop)
+            found, title = _list_drop(layout, drop), f"drop {drop.number} of {name}"
             whole = whole and found is not None
-            names.update(found or ())
-            yield from _check_drop(f"drop {drop.number} of {name}", layout, drop, found, aside[drop.id])
+            if drop.id in late and late[drop.id].late:
+                names = tell(sorted(map(spell, late[drop.id].late)))
+                yield Finding("I1", f"{title}: {names}: written after it was imported", TAKE_IN)
+            if found is not None and drop.id in late:
+                found = _without_new(found, late[drop.id], view.images[domain_id])
+            for path, size in (found or {}).items():
+                sizes.setdefault(path, set()).add(size)
+            yield from _check_drop(title, layout, drop, found, aside[drop.id])
         if delivery and whole:
-            kept = (i for i in view.images[domain_id] if i.delivery == delivery and i.state is ImageState.ACCEPTED)
-            missing = sorted(image.name for image in kept if image.name not in names)
-            if missing:
-                yield Finding("I1", f"{name}: {tell(missing)} of delivery {delivery}: in no drop any more", RESTORE)
+            gone = {image_id for drop in drops if drop.id in late for image_id in late[drop.id].overwritten}
+            kept = (i for i in view.images[domain_id] if i.delivery == delivery and i.id not in gone)
+            yield from _check_images(f"{name}, delivery {delivery}", [i for i in kept if i.state is ImageState.ACCEPTED], sizes)
+
+
+def find_late_files(view: View, layout: Layout) -> dict[int, Claimed]:
+    """The drops, by id, that hold files which no import has seen as they are; images must be in the view."""
+    aside, found = view.quarantine_by_drop(), {}
+    for drop in view.drops:
+        folder = layout.state / drop.path
+        if drop.delivery is None or Path(drop.path).is_absolute() or not folder.is_dir():
+            continue
+        pending = {item.name for item in aside[drop.id] if item.path is None}
+        try:
+            claimed = read_claimed(folder, drop, partial(view.images.__getitem__, drop.domain_id), pending, every=True)
+        except FileNotFoundError:  # it changes while we look
+            continue
+        if claimed.late or claimed.damaged:
+            found[drop.id] = claimed
+    return found
 
 
 def check_strays(view: View, layout: Layout) -> Iterator[Finding]:
@@ -57,6 +83,8 @@ def check_quarantine(view: View, layout: Layout) -> Iterator[Finding]:
     for item in view.quarantine:
         places = _places(view, layout, drops, item)
         known.update(places)
+        if has_changed(item, layout):
+            yield _tell_changed(f"quarantine {item.id}: {item.name} of {view.domains[item.domain_id].name}", places[0], item)
         if not any(os.path.lexists(place) for place in places) and _must_exist(item):
             yield Finding(
                 "I1",
@@ -91,18 +119,43 @@ def _by_delivery(drops: Iterable[DropRecord]) -> dict[tuple[int, int | None], li
     return found
 
 
-def _list_drop(layout: Layout, drop: DropRecord) -> set[str] | None:
-    """The names of a drop's files; None where it is not ours, or its originals were deleted on purpose."""
+def _list_drop(layout: Layout, drop: DropRecord) -> dict[str, int] | None:
+    """The sizes of a drop's files by name; None where it is not ours, or its originals were deleted on purpose."""
     if Path(drop.path).is_absolute() or not drop.files:
         return None
     try:
-        return {name for name, _ in list_files(layout.state / drop.path)}
+        return {name: entry.stat(follow_symlinks=False).st_size for name, entry in list_files(layout.state / drop.path)}
     except (FileNotFoundError, NotADirectoryError):
-        return set()
+        return {}
+
+
+def _without_new(found: Mapping[str, int], late: Claimed, images: Iterable[Image]) -> dict[str, int]:
+    """A drop's files without those that came late; images that were overwritten still count as files of it."""
+    old = {image.name for image in images if image.id in late.overwritten}
+    new = {spell(path) for path in late.late} - old
+    return {path: size for path, size in found.items() if path not in new}
+
+
+def _check_images(title: str, images: Sequence[Image], sizes: Mapping[str, set[int]]) -> Iterator[Finding]:
+    """Whether the files of accepted images are there, and as large as they were."""
+    missing = sorted(image.name for image in images if image.name not in sizes)
+    if missing:
+        yield Finding("I1", f"{title}: {tell(missing)}: in no drop any more", RESTORE)
+    changed = sorted(image.name for image in images if image.size_bytes not in sizes.get(image.name, {image.size_bytes}))
+    if changed:
+        yield Finding("I1", f"{title}: {tell(changed)}: not as large as what was accepted", RESTORE)
+
+
+def _tell_changed(title: str, place: Path, item: Quarantined) -> Finding:
+    """Somebody went on writing, or bytes were lost: the time of change is the kernel's."""
+    status = os.lstat(place)
+    if status.st_ctime > item.created_at.timestamp():
+        return Finding("I1", f"{title} was written after it was quarantined", TAKE_IN)
+    return Finding("I1", f"{title} has {status.st_size:,} bytes, not {item.size_bytes:,}", RESTORE)
 
 
 def _check_drop(
-    title: str, layout: Layout, drop: DropRecord, found: set[str] | None, aside: list[Quarantined]
+    title: str, layout: Layout, drop: DropRecord, found: Mapping[str, int] | None, aside: list[Quarantined]
 ) -> Iterator[Finding]:
     path = layout.state / drop.path
     if found is None:

@@ -1,18 +1,23 @@
 """Taking files out of quarantine: back into the inbox, or deleted. Putting them there is the import's business.
 
 First the row says where the file goes, then the file goes, then the row goes. Killed anywhere, the file is in exactly one
-place, and the next command finishes what was begun: a row of a drop with an absolute path is on its way out.
+place, and the next command finishes what was begun: a row of a drop with an absolute path is on its way out. Others may write
+the inbox: below it no step goes through a link, and nothing is written over.
 """
 
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from adaptd.beneath import entered, find_status, holding, is_folder, opened, rename
 from adaptd.care.view import is_counted, quarantine_places
-from adaptd.files import hash_file, move, remove, sync
+from adaptd.files import make_folder, passing, remove, sync_descriptor
+from adaptd.intake.copying import Left, copy_below, copy_entry, hash_at
+from adaptd.intake.names import find_folder_name
 from adaptd.project.layout import Layout
 from adaptd.records import Quarantined
 from adaptd.store import Store
@@ -41,7 +46,8 @@ def give_back(store: Store, layout: Layout, inbox: Path, items: Sequence[Quarant
         names = {domain.id: domain.name for domain in tx.domains.list_all()}
     found = {}
     for item in items:
-        found[item.id] = _take_out(store, layout, item, _free(inbox / names[item.domain_id], item))
+        folder = inbox / find_folder_name(names[item.domain_id])
+        found[item.id] = _take_out(store, layout, item, _free(folder, item), inbox)
     return found
 
 
@@ -51,21 +57,26 @@ def delete(store: Store, layout: Layout, items: Sequence[Quarantined]) -> None:
         _take_out(store, layout, item, DELETED)
 
 
-def finish_interrupted(store: Store, layout: Layout) -> None:
-    """Take out what a killed process began to take out."""
+def finish_interrupted(store: Store, layout: Layout, inbox: Path) -> tuple[str, ...]:
+    """Take out what a killed process began to take out; what cannot be is told, and in quarantine as it was before."""
     with store.reading() as tx:
         begun = [item for item in tx.quarantine.list_all() if is_leaving(item)]
+    troubles = []
     for item in begun:
-        _take_out(store, layout, item, Path(item.path or ""))
+        try:
+            _take_out(store, layout, item, Path(item.path or ""), inbox)
+        except OSError as problem:
+            troubles.append(f"quarantine {item.id}: {item.name} could not be taken out: {problem}")
+    return tuple(troubles)
 
 
-def _take_out(store: Store, layout: Layout, item: Quarantined, target: Path) -> Path | None:
+def _take_out(store: Store, layout: Layout, item: Quarantined, target: Path, inbox: Path | None = None) -> Path | None:
     place = _find(store, layout, item)
     with store.writing() as tx:
         tx.quarantine.move(item.id, str(target))
     try:
         if place is not None:
-            remove(place) if target == DELETED else _move(place, target)
+            remove(place) if target == DELETED else _move(layout, place, inbox or target.parent, target)
     except OSError:
         if place is not None and os.path.lexists(place):
             with store.writing() as tx:
@@ -98,40 +109,74 @@ def _free(folder: Path, item: Quarantined) -> Path:
     return path if not os.path.lexists(path) else path.with_name(f"{path.stem}-{item.id}{path.suffix}")
 
 
-def _move(place: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if os.path.lexists(target):
-        if _is_copied(place, target):
-            place.unlink()
-            return
-        raise FileExistsError(errno.EEXIST, "something else is there: move it away, and try again", str(target))
+def _move(layout: Layout, place: Path, inbox: Path, target: Path) -> None:
+    if not target.is_relative_to(inbox):
+        raise OSError(errno.EINVAL, "it was on its way to another inbox: restore it again", str(target))
+    make_folder(inbox)
+    with (
+        opened(layout.state, follow=True) as state,
+        opened(inbox, follow=True) as top,
+        holding(state, layout.relative(place)) as (origin, name),
+        holding(top, str(target.relative_to(inbox)), make=True) as (folder, new_name),
+    ):
+        _bring(origin, name, folder, new_name)
+        sync_descriptor(folder)
+        sync_descriptor(origin)
+
+
+def _bring(origin: int, name: str, folder: int, new_name: str) -> None:
+    if find_status(folder, new_name) is not None:
+        if not _is_copied(origin, name, folder, new_name):
+            raise FileExistsError(errno.EEXIST, "something else is there: move it away, and try again", new_name)
+        os.unlink(name, dir_fd=origin)
+        return
     try:
-        move(place, target)
+        rename(origin, name, folder, new_name)
     except OSError as problem:
         if problem.errno != errno.EXDEV:
             raise
-        _move_across(place, target)
+        _bring_across(origin, name, folder, new_name)
 
 
-def _move_across(place: Path, target: Path) -> None:
+def _bring_across(origin: int, name: str, folder: int, new_name: str) -> None:
     """To another filesystem. A dot file is no part of a drop until it is whole and renamed."""
-    draft = target.with_name(f".{target.name}.part")
-    remove(draft)
-    if place.is_dir() and not place.is_symlink():
-        shutil.copytree(place, draft, symlinks=True)
-    else:
-        shutil.copy2(place, draft, follow_symlinks=False)
-        if not draft.is_symlink():
-            sync(draft)
-    move(draft, target)
-    remove(place)
+    draft = f".{new_name}.part"
+    _remove_at(folder, draft)
+    if left := _copy(origin, name, folder, draft):
+        raise OSError(errno.EIO, "; ".join(left), name)
+    rename(folder, draft, folder, new_name)
+    sync_descriptor(folder)
+    _remove_at(origin, name)
 
 
-def _is_copied(place: Path, target: Path) -> bool:
+def _copy(origin: int, name: str, folder: int, draft: str) -> list[str]:
+    """What of a file or folder cannot be copied."""
+    if is_folder(origin, name):
+        os.mkdir(draft, dir_fd=folder)
+        with entered(origin, name) as place, entered(folder, draft) as copy:
+            return copy_below(place, copy).left
+    try:
+        copy_entry(origin, name, name, folder, draft)
+    except Left as left:
+        return [str(left)]
+    return []
+
+
+def _remove_at(folder: int, name: str) -> None:
+    """Delete a file or a whole folder, if it is there."""
+    with passing(errno.ENOENT):
+        if is_folder(folder, name):
+            shutil.rmtree(name, dir_fd=folder)
+        else:
+            os.unlink(name, dir_fd=folder)
+
+
+def _is_copied(origin: int, name: str, folder: int, new_name: str) -> bool:
     """Whether both are files with the same bytes: a copy whose original a killed process did not get to remove."""
-    if not all(path.is_file() and not path.is_symlink() for path in (place, target)):
+    statuses = os.lstat(name, dir_fd=origin), os.lstat(new_name, dir_fd=folder)
+    if not all(stat.S_ISREG(status.st_mode) for status in statuses):
         return False
-    return hash_file(place) == hash_file(target)
+    return hash_at(origin, name) == hash_at(folder, new_name)
 
 
 def _remove_empty(folder: Path, top: Path) -> None:

@@ -61,6 +61,7 @@ def check_models(view: View, project: Project, *, every: bool) -> Iterator[Findi
         project: whose models folder it is.
         every: load every model, not only the newest: what has its hash was loaded when it was published.
     """
+    retired = {version.version for version in view.versions if version.state is VersionState.RETIRED}
     promises: Promises = {project.settings.model.name: {}} | find_promises(view.versions)
     for name, promised in promises.items():
         repository = repository_of(project, name)
@@ -73,12 +74,16 @@ def check_models(view: View, project: Project, *, every: bool) -> Iterator[Findi
                     _load(repository.folder / str(number) / MODEL_FILE)
             except VersionDamaged as problem:
                 yield Finding("I3", f"version {number}: {problem}", ROLL_BACK)
-        yield from _check_others(repository, promised)
+        yield from _check_others(repository, promised, retired)
 
 
-def _check_others(repository: ModelRepository, promised: Mapping[int, str]) -> Iterator[Finding]:
+def _check_others(repository: ModelRepository, promised: Mapping[int, str], retired: set[int]) -> Iterator[Finding]:
+    latest = repository.find_latest()
     for found in repository.list_versions():
-        if found.version not in promised:
+        if found.version in retired and found.version not in promised and found != latest:
+            fact = f"version {found.version} is retired, but {found.folder} still stands there"
+            yield Finding("I3", fact, "give adaptd the permission to delete it, and start the daemon; or delete it")
+        elif found.version not in promised:
             fact = f"{found.folder} is of no promoted version, and whoever reads the repository would serve it"
             yield Finding("I3", fact, "start the daemon, which finishes what was interrupted; else move the folder away")
     for sentence in repository.list_odd():

@@ -10,7 +10,7 @@ from rich.filesize import decimal
 
 from adaptd.cli.output import print_json, say
 from adaptd.cli.project import open_project, open_store
-from adaptd.errors import NotConfirmed
+from adaptd.errors import ExitCode, NotConfirmed
 from adaptd.text import escape_hidden, printable
 
 if TYPE_CHECKING:
@@ -71,14 +71,17 @@ def _plan(project: "Project", store: "Store", wish: "Wish") -> "tuple[Deletable,
     from adaptd.care.view import View
 
     with store.reading() as tx:
-        view = View.read(tx, with_images=False)
+        view = View.read(tx, with_images=wish.originals or wish.failed or bool(wish.budget_bytes))
     return plan(view, project, wish)
 
 
 def _delete(store: "Store", deletables: "list[Deletable]") -> None:
     from adaptd.care.gc import delete
 
-    delete(store, deletables)
+    left = delete(store, deletables)
+    say(*(f"adaptd: {sentence}" for sentence in left), err=True)
+    if left:
+        raise typer.Exit(ExitCode.FAILURE)
     say(f"deleted, {decimal(sum(deletable.size_bytes for deletable in deletables))} freed", err=True)
 
 

@@ -3,7 +3,6 @@
 Ctrl-C and SIGTERM leave a checkpoint and exit with 130 and 143.
 """
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,6 @@ from adaptd.cli.project import open_project, open_store
 from adaptd.errors import ConfigError
 from adaptd.intake.names import find_domain_name
 from adaptd.records import SOURCE, Episode, VersionState
-from adaptd.sections import NAME_PATTERN
 
 if TYPE_CHECKING:
     from adaptd.episodes.concluding import Finished
@@ -75,7 +73,7 @@ def adapt(
 ) -> None:
     """Adapt to a domain: one episode in the foreground. Interrupted, the same command goes on where it stopped."""
     project = open_project(context, {"method.name": method, "training.epochs": epochs})
-    name = _domain_name(folder) if domain is None else _checked(domain)
+    name = _name_domain(project, folder, domain)
     with _working(project, "adapt") as (store, stop):
         with _importing(project, store, stop) as importer:
             episode = importer.find_unfinished(name) or _tell_imported(importer.import_domain(folder, name, test))
@@ -168,16 +166,15 @@ def _tell_finished(store: "Store", finished: "Finished", as_json: bool) -> None:
         say(*(f"  {reason}" for reason in reasons))
 
 
-def _domain_name(folder: Path) -> str:
-    """A name from the folder's, for the inbox and here alike."""
-    name = folder.resolve().name
-    return find_domain_name(name) or _checked(name)
+def _name_domain(project: "Project", folder: Path, name: str | None) -> str:
+    """The name given, or the one that the folder would have in the inbox."""
+    from adaptd.imports.naming import name_domain
 
-
-def _checked(name: str) -> str:
-    if not re.fullmatch(NAME_PATTERN.strip("^$"), name) or name == SOURCE:
+    wanted = folder.resolve().name if name is None else name
+    with open_store(project) as store, store.reading() as tx:
+        found = name_domain(tx, wanted) if name is None else find_domain_name(name)
+    if found is None:
         raise ConfigError(
-            f"{name!r} is not a name for a domain: give --domain NAME of a-z, 0-9, dot, dash, underscore, at most 63, "
-            "not `source`"
+            f"{wanted!r} is not a name for a domain: give --domain NAME, without a slash or a dot before it, and not `source`"
         )
-    return name
+    return found

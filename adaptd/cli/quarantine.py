@@ -48,7 +48,7 @@ def restore(context: typer.Context, ids: Ids = None, domain: InDomain = None, re
     project = open_project(context)
     layout = Layout(project.state)
     with open_store(project) as store:
-        finish_interrupted(store, layout)
+        _tell_troubles(finish_interrupted(store, layout, project.inbox))
         chosen, kept = _choose(store, ids, domain, reason)
         for item_id, path in give_back(store, layout, project.inbox, chosen).items():
             say(f"{item_id}: {'was gone, forgotten' if path is None else path}")
@@ -70,13 +70,18 @@ def purge(
     project = open_project(context)
     layout = Layout(project.state)
     with open_store(project) as store:
-        finish_interrupted(store, layout)
+        _tell_troubles(finish_interrupted(store, layout, project.inbox))
         chosen, kept = _choose(store, ids, domain, reason)
         if chosen:
             confirm(f"delete {len(chosen)} files for good", yes)
             delete(store, layout, chosen)
             say(f"deleted {len(chosen)} files")
     _tell(kept)
+
+
+def _tell_troubles(troubles: tuple[str, ...]) -> None:
+    for trouble in troubles:
+        say(trouble, err=True)
 
 
 def _choose(

@@ -7,15 +7,15 @@ Each folder has one `Arrival` in one state. Only the functions of this table cha
 | (new)    | a scan shows it: its domain is announced                           | ARRIVING          | `see`        |
 | ARRIVING | it is complete                                                     | SETTLED           | `see`        |
 | SETTLED  | it changes again                                                   | ARRIVING          | `see`        |
-| SETTLED  | there is no room for a copy of it                                  | REFUSED           | `_refuse`    |
 | SETTLED  | it is read in place, and these files were taken before             | IN_PLACE          | `_recognise` |
 | SETTLED  | the store has a row for it, by which a start after a kill finds it | RECORDED          | `_record`    |
 | RECORDED | it is read in place, nothing moves: next is the import             | IN_PLACE          | `_finish`    |
 | RECORDED | its move begins                                                    | CLAIMING          | `_claim`     |
 | CLAIMING | it lies in the state folder: next is the import                    | CLAIMED           | `_finish`    |
-| CLAIMING | it cannot be moved: its row goes, its domain is what it was        | REFUSED           | `_refuse`    |
-| CLAIMING | it changed, or the disk is full: likewise                          | ARRIVING          | `_take_back` |
-| CLAIMING | it was moved, but the disk failed after that                       | RECORDED          | `_end_claim` |
+| CLAIMING | it cannot be moved, or a copy has no room: its row goes            | REFUSED           | `_refuse`    |
+| CLAIMING | it changed, or the disk is full: its row goes, its domain is what it was | ARRIVING    | `_take_back` |
+| CLAIMING | it was copied, but cannot be removed from the inbox                | RECORDED          | `_delay`     |
+| RECORDED | what is left to do for it fails again: told, counted, tried later  | RECORDED          | `_delay`     |
 | RECORDED | at the next look its folder has come, after all                    | CLAIMED, IN_PLACE | `_follow_up` |
 | RECORDED | at the next look its folder has not come: its row goes             | ARRIVING          | `_take_back` |
 | REFUSED  | some time has passed, and it is complete                           | SETTLED           | `see`        |
@@ -37,8 +37,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from adaptd.daemon.deliveries import Deliveries
+from adaptd.daemon.poison import CRASHES
 from adaptd.errors import ClaimRefused, DropChanged, InboxUnavailable
-from adaptd.intake.claiming import begin_claim, finish_claim, require_room
+from adaptd.intake.claiming import begin_claim, finish_claim
 from adaptd.intake.scanner import Drop, Scan, Scanner
 from adaptd.intake.settling import DropState, Settling
 from adaptd.intake.tree import Tree
@@ -46,10 +47,18 @@ from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
 from adaptd.records import Domain, DropRecord
 from adaptd.store import Store
+from adaptd.text import printable
 
 REFUSED_SECONDS = 30.0
 """A drop that cannot be taken is tried again after this time."""
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+DELAYED_SECONDS = (30.0, 900.0)
+"""One that was taken, but not in full: this soon at first, and this late at most."""
+MACHINE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Trouble that no drop is to blame for."""
+LOOK_SECONDS = 1.0
+"""A turn takes no further drop after this time: the daemon has others to listen to."""
+WARNINGS = 20
+"""So many drops that cannot be taken are told one by one."""
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +86,7 @@ class Arrival:
     """A folder, as the last scan showed it, with its state.
 
     `drop` is its row and `before` its domain without it, from RECORDED on; `moved` is the end of its move, from CLAIMING on.
-    `why` it was refused, and when it is tried again, is of REFUSED.
+    `why` it was refused or delayed, and when it is tried again, is of REFUSED and RECORDED; `delays` counts the latter.
     """
 
     found: Drop
@@ -87,6 +96,12 @@ class Arrival:
     moved: Future[tuple[str, ...]] = field(init=False, repr=False)
     why: str = ""
     retry_at: float = 0.0
+    delays: int = 0
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether what is left to do for it failed the last time."""
+        return self.state is ArrivalState.RECORDED and self.delays > 0
 
 
 def see(arrivals: Iterable[Arrival], scan: Scan, now: float) -> list[Arrival]:
@@ -118,7 +133,8 @@ class Arrivals:
         self._deliveries = Deliveries(store)
         self._arrivals: list[Arrival] = []
         self._announced: frozenset[str] | None = None  # domains that are arriving in the store; None until it was read
-        self._warnings: tuple[str, ...] = ()
+        self._warnings: dict[str, str] = {}
+        self._told: frozenset[str] = frozenset()
         self.is_available = False
         self.scanned_at: float | None = None
         self.next_look = math.inf
@@ -135,35 +151,56 @@ class Arrivals:
     def is_quiet(self) -> bool:
         """Whether nothing in the inbox is on its way to us; what cannot be taken is not."""
         awaited = UNDER_WAY | {ArrivalState.ARRIVING, ArrivalState.SETTLED} if self.is_available else UNDER_WAY
-        return not any(arrival.state in awaited for arrival in self._arrivals)
+        return not any(arrival.state in awaited and not arrival.is_delayed for arrival in self._arrivals)
+
+    @property
+    def moving(self) -> frozenset[int]:
+        """The ids of domains whose newest drop is on its way: an import would not see all of it."""
+        under_way = (arrival for arrival in self._arrivals if arrival.state in UNDER_WAY and arrival.delays < CRASHES)
+        return frozenset(arrival.drop.domain_id for arrival in under_way)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is not taken, and why."""
-        refused = [arrival.why for arrival in self._arrivals if arrival.state is ArrivalState.REFUSED]
-        return (*self._warnings, *(refused if self.is_available else ()))
+        return tuple(self._warnings.values())
+
+    def take_news(self) -> tuple[str, ...]:
+        """Those of the warnings that are of another kind, or of another drop, than any before them."""
+        news = tuple(message for key, message in self._warnings.items() if key not in self._told)
+        self._told = frozenset(self._warnings)
+        return news
 
     def look(self, *, may_claim: bool) -> None:
         """One turn: see what came of earlier claims and what lies in the inbox; claim what is complete."""
         if self._announced is None:
             self._announced = self._load()
+        deadline = time.monotonic() + LOOK_SECONDS
         for arrival in self._arrivals:
-            if arrival.state is ArrivalState.RECORDED:
+            if arrival.state is ArrivalState.RECORDED and self._clock() >= arrival.retry_at and time.monotonic() < deadline:
                 self._follow_up(arrival)
             elif arrival.state is ArrivalState.CLAIMING and arrival.moved.done():
                 self._end_claim(arrival)
         try:
             scan = self._scanner.scan()
         except InboxUnavailable as problem:
-            self.is_available, self._warnings, self.next_look = False, (str(problem),), math.inf
+            self.is_available, self._warnings, self.next_look = False, {"inbox": str(problem)}, math.inf
             return
         self.is_available, self.scanned_at, self.next_look = True, time.time(), scan.next_look
-        self._warnings = tuple(warning.message for warning in scan.warnings)
+        scan = self._deliveries.name_domains(scan)
         self._arrivals = see(self._arrivals, scan, self._clock())
         names = frozenset(arrival.found.domain for arrival in self._arrivals if arrival.state in OPEN)
         self._announced = self._deliveries.announce(names, self._announced)
         if may_claim:
-            self._take_settled()
+            self._take_settled(deadline)
+        self._warnings = {warning.kind: warning.message for warning in scan.warnings} | self._list_refused()
+
+    def _list_refused(self) -> dict[str, str]:
+        """Why drops are not taken, or not in full, by drop; of very many how many there are."""
+        refused = [one for one in self._arrivals if one.state is ArrivalState.REFUSED or one.is_delayed]
+        told = {f"{printable(one.found.folder)}: {one.why}": one.why for one in refused[:WARNINGS]}
+        if len(refused) > WARNINGS:
+            told["refused"] = f"{len(refused) - WARNINGS:,} more drops cannot be taken: `adaptd explain DOMAIN` tells why"
+        return told
 
     def _load(self) -> frozenset[str]:
         """After a start: what waits may have been cut short, and of a domain's drops only the newest."""
@@ -171,26 +208,20 @@ class Arrivals:
         self._arrivals = [_recorded(drop, domain) for drop, domain in reversed(waiting)]
         return arriving
 
-    def _take_settled(self) -> None:
-        """Copies are made one at a time; what is only renamed goes at once."""
+    def _take_settled(self, deadline: float) -> None:
+        """Copies are made one at a time; what is only renamed goes at once, as far as the time of one turn goes."""
         if any(arrival.state is ArrivalState.CLAIMING for arrival in self._arrivals):
             return
         for arrival in self._arrivals:
-            if arrival.state is ArrivalState.SETTLED:
+            if arrival.state is ArrivalState.SETTLED and arrival.found.domain in (self._announced or ()):
                 self._take(arrival)
-            if arrival.state is ArrivalState.CLAIMING:
+            if arrival.state is ArrivalState.CLAIMING or time.monotonic() >= deadline:
                 return
 
     def _take(self, arrival: Arrival) -> None:
         """SETTLED → on, as far as it goes at once."""
-        found = arrival.found
-        try:
-            if self._in_place:
-                self._recognise(arrival)
-            else:
-                require_room(found.folder, self._layout.drops, found.tree.size_bytes)
-        except ClaimRefused as problem:
-            self._refuse(arrival, str(problem))
+        if self._in_place:
+            self._recognise(arrival)
         if arrival.state is ArrivalState.SETTLED:
             self._record(arrival)
             self._claim(arrival)
@@ -222,25 +253,41 @@ class Arrivals:
             self._finish(arrival)
             for left in arrival.moved.result():
                 log.warning(left)
-            return
-        if os.path.lexists(self._target(arrival)):
-            arrival.state = ArrivalState.RECORDED
-            raise problem
-        self._take_back(arrival)
-        if isinstance(problem, ClaimRefused) or (isinstance(problem, OSError) and problem.errno not in NO_ROOM):
-            self._refuse(arrival, str(problem))
-        elif not isinstance(problem, DropChanged):
-            raise problem
+        elif os.path.lexists(self._target(arrival)):
+            self._delay(arrival, problem)
+        else:
+            self._take_back(arrival)
+            if _is_of_the_drop(problem):
+                self._refuse(arrival, str(problem))
+            elif not isinstance(problem, DropChanged):
+                raise problem
 
     def _follow_up(self, arrival: Arrival) -> None:
         """RECORDED → what the disk tells of a drop that was cut short."""
         drop, target = arrival.drop, self._target(arrival)
-        if not (target.is_dir() if _is_in_place(drop) else finish_claim(self._inbox, drop.origin, target)):
+        try:
+            is_here = target.is_dir() if _is_in_place(drop) else finish_claim(self._inbox, drop.origin, target)
+        except (ClaimRefused, DropChanged, OSError) as problem:
+            self._delay(arrival, problem)
+            return
+        if not is_here:
             self._take_back(arrival)
-        elif self._deliveries.is_arriving(drop):
+        elif arrival.delays >= CRASHES or self._deliveries.is_arriving(drop):
             self._finish(arrival)
         else:
             arrival.state = ArrivalState.CLAIMED
+
+    def _delay(self, arrival: Arrival, problem: BaseException) -> None:
+        """→ RECORDED: it is ours, but something is left to do that cannot be done. Its domain fails where that stays so."""
+        arrival.state = ArrivalState.RECORDED
+        if not (_is_of_the_drop(problem) or isinstance(problem, DropChanged)):
+            raise problem
+        first, most = DELAYED_SECONDS
+        arrival.why = f"{arrival.before.name}: drop {arrival.drop.number} cannot be taken in full: {problem}"
+        arrival.retry_at = self._clock() + min(first * 2**arrival.delays, most)
+        arrival.delays += 1
+        if arrival.delays <= CRASHES:
+            self._deliveries.delay(arrival.drop, arrival.why)
 
     def _finish(self, arrival: Arrival) -> None:
         """→ CLAIMED or IN_PLACE: it is ours."""
@@ -255,6 +302,7 @@ class Arrivals:
 
     def _refuse(self, arrival: Arrival, why: str) -> None:
         """→ REFUSED: a person is told, and it is tried again later."""
+        self._deliveries.refuse(arrival.found.domain, why, is_new=arrival.why != why)
         arrival.state, arrival.why, arrival.retry_at = ArrivalState.REFUSED, why, self._clock() + REFUSED_SECONDS
 
     def _target(self, arrival: Arrival) -> Path:
@@ -268,6 +316,11 @@ def _recorded(drop: DropRecord, domain: Domain) -> Arrival:
     arrival = Arrival(Drop(Path(drop.origin), domain.name, DropState.SETTLED, "recorded", tree), ArrivalState.RECORDED)
     arrival.drop, arrival.before = drop, domain
     return arrival
+
+
+def _is_of_the_drop(problem: BaseException) -> bool:
+    """Whether trouble is one drop's own; else it is the machine's, or nobody's."""
+    return isinstance(problem, ClaimRefused) or (isinstance(problem, OSError) and problem.errno not in MACHINE)
 
 
 def _is_in_place(drop: DropRecord) -> bool:

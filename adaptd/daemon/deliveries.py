@@ -3,7 +3,11 @@
 Every method is one transaction. Which of them is called when is for `arrivals`.
 """
 
-from adaptd.intake.scanner import Drop
+from dataclasses import replace
+
+from adaptd.daemon.poison import record_delay
+from adaptd.imports.naming import name_domain
+from adaptd.intake.scanner import Drop, Scan
 from adaptd.project.layout import Layout
 from adaptd.records import Domain, DomainState, DropRecord, EventKind
 from adaptd.store import NewDrop, Store, Transaction
@@ -11,6 +15,8 @@ from adaptd.text import printable
 
 NOTHING_THERE = "nothing of it is in the inbox, and no import of it was finished: drop it, or run its command, again"
 """Why a domain that was arriving is skipped."""
+ANNOUNCED = 500
+"""Domains in one transaction, which others have to wait for."""
 
 
 class Deliveries:
@@ -18,6 +24,15 @@ class Deliveries:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._names: dict[str, str] = {}  # of domains, by folder
+
+    def name_domains(self, scan: Scan) -> Scan:
+        """What a scan shows, each drop with the domain that its folder feeds, which may have an older name."""
+        new = {drop.folder.name: drop.domain for drop in scan.drops if drop.folder.name not in self._names}
+        if new:
+            with self._store.reading() as tx:
+                self._names |= {folder: name_domain(tx, folder) or domain for folder, domain in new.items()}
+        return replace(scan, drops=tuple(replace(drop, domain=self._names[drop.folder.name]) for drop in scan.drops))
 
     def read(self) -> tuple[tuple[tuple[DropRecord, Domain], ...], frozenset[str]]:
         """The drops that wait with their domains, oldest first, and the names of the domains that are arriving."""
@@ -27,14 +42,18 @@ class Deliveries:
         return waiting, frozenset(domain.name for domain in domains.values() if domain.state is DomainState.ARRIVING)
 
     def announce(self, names: frozenset[str], before: frozenset[str]) -> frozenset[str]:
-        """Domains that something arrives for are `arriving`, unless an earlier delivery or a person has the say."""
-        if names != before:
+        """Domains that something arrives for are `arriving`, unless an earlier delivery or a person has the say.
+
+        Of very many some wait for the next call: the answer has those that the store was told of.
+        """
+        begun, ended = sorted(names - before)[:ANNOUNCED], sorted(before - names)[:ANNOUNCED]
+        if begun or ended:
             with self._store.writing() as tx:
-                for name in sorted(names - before):
+                for name in begun:
                     _begin_arriving(tx, name)
-                for name in before - names:
+                for name in ended:
                     _end_arriving(tx, tx.domains.get_named(name))
-        return names
+        return before.union(begun).difference(ended)
 
     def is_known(self, found: Drop) -> bool:
         """Whether the newest drop of this folder had the same files; then nothing is arriving."""
@@ -67,12 +86,27 @@ class Deliveries:
         """It is ours: its domain is next for an import, with what a failed episode had, unless an episode is at work."""
         with self._store.writing() as tx:
             domain = tx.domains.get(drop.domain_id)
-            if tx.episodes.find_unfinished(domain.id) is None:
+            # A person may have cancelled it while it was copied.
+            if domain.state is not DomainState.SKIPPED and tx.episodes.find_unfinished(domain.id) is None:
                 tx.drops.give_back(domain.id, tx.episodes.last_delivery(domain.id) + 1)
                 tx.domains.set_state(domain.id, DomainState.SETTLED)
             message = f"{domain.name}: {drop.files:,} files came as drop {drop.number}"
             tx.events.add(EventKind.DROP_CLAIMED, message, domain_id=domain.id, files=drop.files, bytes=drop.size_bytes)
         return message
+
+    def refuse(self, name: str, why: str, *, is_new: bool) -> None:
+        """A drop cannot be taken: its domain says why while it waits for it."""
+        with self._store.writing() as tx:
+            domain = tx.domains.get_named(name)
+            if domain.state is DomainState.ARRIVING:
+                tx.domains.set_state(domain.id, DomainState.ARRIVING, why)
+            if is_new:
+                tx.events.add(EventKind.DROP_REFUSED, why, domain_id=domain.id)
+
+    def delay(self, drop: DropRecord, why: str) -> None:
+        """Something of a drop cannot be moved: counted, as a crash of its import is."""
+        with self._store.writing() as tx:
+            record_delay(tx, drop.domain_id, why)
 
     def remove(self, drop: DropRecord, before: Domain) -> None:
         """It did not come after all: its domain is what it was before."""

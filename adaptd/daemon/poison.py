@@ -1,4 +1,4 @@
-"""Work that kills its worker: counted, and failed when it does so again and again, so that the queue goes on."""
+"""Work that kills its worker, and drops that cannot be moved: counted, and failed at last, so that the queue goes on."""
 
 from adaptd.daemon.jobs import Job, JobEnd, JobKind, JobOutcome
 from adaptd.records import DomainState, EpisodeState, EventKind
@@ -14,6 +14,16 @@ def record_end(tx: Transaction, job: Job, end: JobEnd) -> None:
         tx.checkpoints.forget_all(job.key)  # one may have been written since the episode was given up
     elif end.outcome is JobOutcome.CRASHED:
         _count_crash(tx, job, end.reason)
+
+
+def record_delay(tx: Transaction, domain_id: int, why: str) -> None:
+    """A drop of a domain cannot be taken in full."""
+    tx.events.add(EventKind.DROP_STUCK, why, domain_id=domain_id, crashes=(delays := tx.drops.count_crash(domain_id)))
+    if delays >= CRASHES:
+        domain = tx.domains.get(domain_id)
+        why = f"{why}; `adaptd retry {domain.name}` goes on with what is here"
+        tx.domains.set_state(domain_id, DomainState.FAILED, why)
+        tx.events.add(EventKind.GIVEN_UP, why, domain_id=domain_id)
 
 
 def _count_crash(tx: Transaction, job: Job, reason: str) -> None:

@@ -20,10 +20,10 @@ class NextJobs:
         return job.kind is JobKind.EPISODE and not self.paused.isdisjoint({EVERYTHING, job.domain})
 
 
-def read_next_jobs(tx: Transaction) -> NextJobs:
-    """What the store says. Drops wait until there is a model."""
+def read_next_jobs(tx: Transaction, moving: frozenset[int] = frozenset()) -> NextJobs:
+    """What the store says. Drops wait until there is a model, and until no other of their domain is `moving`."""
     paused = frozenset(pause.scope for pause in tx.pauses.list_all())
-    found = (_find_import(tx) if tx.versions.find_latest() else None, _find_episode(tx, paused))
+    found = (_find_import(tx, moving) if tx.versions.find_latest() else None, _find_episode(tx, paused))
     return NextJobs(tuple(job for job in found if job is not None), paused)
 
 
@@ -45,9 +45,10 @@ def is_open(window: str, now: datetime) -> bool:
     return start <= moment < end if start <= end else moment >= start or moment < end
 
 
-def _find_import(tx: Transaction) -> Job | None:
+def _find_import(tx: Transaction, moving: frozenset[int]) -> Job | None:
     """The waiting drops that came first, of a domain that is settled, or done with its earlier ones."""
-    for domain in map(tx.domains.get, dict.fromkeys(drop.domain_id for drop in tx.drops.list_waiting())):
+    waiting = dict.fromkeys(drop.domain_id for drop in tx.drops.list_waiting() if drop.domain_id not in moving)
+    for domain in map(tx.domains.get, waiting):
         if domain.state is DomainState.DONE or (domain.state is DomainState.SETTLED and domain.reason is None):
             return Job(JobKind.IMPORT, domain.id, domain.name)
     return None

@@ -14,6 +14,7 @@ from adaptd.care.restore import finish_interrupted
 from adaptd.daemon.arrivals import Arrivals
 from adaptd.daemon.children import Child, Children
 from adaptd.daemon.jobs import Job, JobEnd, JobKind, JobOutcome
+from adaptd.daemon.latecomers import Latecomers
 from adaptd.daemon.notify import notify
 from adaptd.daemon.patience import Patience
 from adaptd.daemon.poison import record_end
@@ -27,13 +28,15 @@ from adaptd.project.layout import Layout
 from adaptd.project.lock import LockFile
 from adaptd.project.reload import reload_project
 from adaptd.records import EVERYTHING
-from adaptd.releases.repositories import find_unpublished
+from adaptd.releases.repositories import find_unpublished, list_undeleted
 from adaptd.signals import Stop
 from adaptd.store import Store
 
 TURN_SECONDS = 1.0
 STOP_SECONDS = 7.0
 """How long workers have for a checkpoint when the daemon stops."""
+QUARANTINE_SECONDS = 600.0
+"""What could not be moved into quarantine is tried again this often."""
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +49,16 @@ class Supervisor:
         self._layout = Layout(project.state)
         self._arrivals, self._watcher = Arrivals(project, store), Watcher(project.inbox)
         self._children = Children(self._watcher.wake)
+        self._latecomers = Latecomers(project, store)
         self._ended: list[tuple[Job, JobEnd]] = []  # not yet in the store
         self._next = NextJobs()
         self._intake, self._queue, self._workers = Patience("the intake"), Patience("the queue"), Patience("a worker")
         self._started = datetime.now().astimezone()
         self._is_recovered = self._has_room = self._is_idle = False
+        self._undeleted, self._must_list_undeleted = tuple[str, ...](), True
         self._must_reload, self._reload_warnings = False, list[str]()
+        self._stuck: tuple[str, ...] = ()  # files that cannot be moved into quarantine
+        self._quarantine_at = 0.0
         self.health: dict[str, Any] = {}
         self.address: str | None = None
         self.warnings: list[str] = []
@@ -99,7 +106,10 @@ class Supervisor:
 
     def _note_ends(self, ended: list[tuple[Job, JobEnd]]) -> None:
         """Workers are gone: whether the machine is in trouble, and what has to be recorded."""
+        self._must_list_undeleted = self._must_list_undeleted or bool(ended)
         for job, end in ended:
+            if job.kind is JobKind.IMPORT:
+                self._quarantine_at = 0.0
             if end.outcome is JobOutcome.TROUBLE or (job.kind is JobKind.PUBLISH and end.outcome is JobOutcome.CRASHED):
                 self._workers.postpone(end.reason)
             else:
@@ -111,16 +121,28 @@ class Supervisor:
         """Clear up after a kill and after workers, stop what must not go on, start what is next."""
         if not self._is_recovered:
             sweep(self._store, self._layout)
-            move_to_quarantine(self._store, self._layout)
-            finish_interrupted(self._store, self._layout)
+            self._latecomers.recover()
+            for trouble in finish_interrupted(self._store, self._layout, self._project.inbox):
+                log.warning(trouble)
             self._is_recovered = True
+        if self._must_list_undeleted:
+            self._undeleted = list_undeleted(self._project, self._store)
+            self._must_list_undeleted = False
         self._record_ends()
+        self._move_to_quarantine()
+        self._latecomers.look()
         with self._store.reading() as tx:
-            self._next = read_next_jobs(tx)
+            self._next = read_next_jobs(tx, self._arrivals.moving)
             cancelled = [child for child in self._children.list_running() if is_cancelled(tx, child.job)]
         may_train = is_open(self._project.settings.intake.window, datetime.now().astimezone())
         self._stop_unwanted(cancelled, may_train=may_train)
         self._start_wanted(may_train=may_train)
+
+    def _move_to_quarantine(self) -> None:
+        """At the start, after every import and now and then: what a killed import left, and what could not be moved before."""
+        if time.monotonic() >= self._quarantine_at and not self._children.is_running(JobKind.IMPORT):
+            self._stuck = move_to_quarantine(self._store, self._layout)
+            self._quarantine_at = time.monotonic() + QUARANTINE_SECONDS
 
     def _record_ends(self) -> None:
         while self._ended:
@@ -145,7 +167,9 @@ class Supervisor:
         for job in wanted:
             if not self._children.is_running(job.kind) and self._has_room and not self._workers.trouble:
                 self._children.start(self._project, job)
+                self._latecomers.look_soon(job.domain)
         self._is_idle = not (self._children.list_running() or wanted or self._intake.trouble) and self._arrivals.is_quiet
+        self._is_idle = self._is_idle and self._latecomers.is_quiet
 
     def _list_unpublished(self) -> list[Job]:
         """The promoted version where its files are gone: it has to be exported again."""
@@ -153,11 +177,11 @@ class Supervisor:
         return [] if version is None else [Job(JobKind.PUBLISH, version.version, number=version.version)]
 
     def _report_health(self) -> None:
-        warnings = [*self.warnings, *self._reload_warnings, *self._arrivals.warnings, *self._list_troubles()]
+        warnings = [*self.warnings, *self._reload_warnings, *self._arrivals.warnings, *self._stuck, *self._list_troubles()]
+        warnings += [*self._latecomers.warnings, *self._undeleted]
         warnings += [self._watcher.trouble] if self._watcher.trouble else []
-        for warning in self._arrivals.warnings:
-            if warning not in self.health.get("warnings", ()):
-                log.warning(warning)
+        for warning in self._arrivals.take_news():
+            log.warning(warning)
         started = self._started.isoformat(timespec="seconds")
         health = {
             "state": self._state(),
@@ -201,5 +225,6 @@ class Supervisor:
         self._reload_warnings = [f"a change of [{section}] takes effect at the next start" for section in waiting]
         if project.settings.intake != self._project.settings.intake:
             self._arrivals.use(project)
+            self._latecomers.use(project)
         self._project = project
         log.info("settings reloaded", extra={"not_before_the_next_start": waiting})

@@ -1,8 +1,8 @@
 """Removing what killed processes, failed episodes and replaced memories left in the state folder."""
 
-import shutil
 from pathlib import Path
 
+from adaptd.files import try_to_remove
 from adaptd.library.cache import remove_unfinished
 from adaptd.library.memories import find_memory_episodes
 from adaptd.project.layout import Layout
@@ -37,16 +37,17 @@ def _sweep_checkpoints(folder: Path, kept: set[Path]) -> None:
     """Remove checkpoints without a row, and their folder where none is left."""
     found = set(folder.glob("*"))
     for path in found - kept:
-        shutil.rmtree(path)
-    if folder.is_dir() and not found & kept:
-        folder.rmdir()
+        try_to_remove(path)
+    if folder.is_dir() and not any(folder.iterdir()):
+        try_to_remove(folder)
 
 
 def _clear(layout: Layout, episode: Episode, *, keeps_memory: bool) -> None:
     """Remove what an episode that is over does not need any more; a failed one leaves nothing at all."""
-    layout.unfinished_weights(episode.id).unlink(missing_ok=True)
+    unwanted = [layout.unfinished_weights(episode.id)]
     if not keeps_memory:
-        shutil.rmtree(layout.memory(episode.domain_id, episode.id), ignore_errors=True)
+        unwanted.append(layout.memory(episode.domain_id, episode.id))
     if episode.state is not EpisodeState.DONE:
-        layout.weights(episode.id).unlink(missing_ok=True)
-        layout.insight(episode.id).unlink(missing_ok=True)
+        unwanted += [layout.weights(episode.id), layout.insight(episode.id)]
+    for path in unwanted:
+        try_to_remove(path)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from adaptd.errors import StoreConflict
 from adaptd.imports.delivery import Delivery
 from adaptd.project.settings import Settings
-from adaptd.records import SOURCE, SUPERVISED, Domain, DomainState, Episode, EventKind
+from adaptd.records import SOURCE, SUPERVISED, Domain, DomainState, Episode, EventKind, NewQuarantined
 from adaptd.store import NewEpisode, Store, Transaction
 from adaptd.text import printable
 
@@ -63,11 +63,20 @@ def wait_for_more(store: Store, delivery: Delivery, shortage: str) -> None:
         over = delivery.is_known
         if over:
             _take_in_drops(tx, delivery, NOTHING_NEW)
+        else:
+            _note_taken(tx, delivery)
         state = DomainState.DONE if over and domain.position is not None else DomainState.SETTLED
         # What came meanwhile may be enough.
         more = {drop.id for drop in tx.drops.list_waiting(domain.id)} - set(delivery.incoming.drop_ids)
         tx.domains.set_state(domain.id, state, None if more else shortage)
         tx.events.add(EventKind.DROP_NOTHING_NEW if over else EventKind.DROP_WAITS, shortage, domain_id=domain.id)
+
+
+def mark_unsynced(store: Store, delivery: Delivery) -> None:
+    """Whoever finds this mark knows that a sync of the drops may have failed; the commit takes it away."""
+    if delivery.incoming.drops:
+        with store.writing() as tx:
+            tx.drops.mark_unsynced(delivery.incoming.drop_ids)
 
 
 def _new_episode(delivery: Delivery, domain: Domain, settings: Settings) -> NewEpisode:
@@ -86,12 +95,23 @@ def _require_wanted(tx: Transaction, delivery: Delivery) -> None:
 
 
 def _quarantine(tx: Transaction, domain: Domain, delivery: Delivery) -> None:
+    new = []
     for reason, detail, file in delivery.quarantined:
         drop_id = delivery.incoming.find_drop_to_leave(file)
-        tx.quarantine.add(domain.id, file.name, reason, detail, None if drop_id else printable(file.path), drop_id)
+        path, stamp = None if drop_id else printable(file.path), delivery.incoming.find_stamp(file)
+        size, mtime_ns = (stamp.size, stamp.mtime_ns) if stamp else (None, None)
+        new.append(NewQuarantined(file.name, reason, detail, path, drop_id, size, mtime_ns))
+    tx.quarantine.add_many(domain.id, new)
 
 
 def _take_in_drops(tx: Transaction, delivery: Delivery, number: int) -> None:
     tx.drops.take_in(delivery.incoming.drop_ids, number)
+    _note_taken(tx, delivery)
     for drop_id, (accepted, duplicates) in delivery.counts.items():
         tx.drops.count(drop_id, accepted, duplicates)
+
+
+def _note_taken(tx: Transaction, delivery: Delivery) -> None:
+    assert delivery.incoming.listed_at is not None or not delivery.taken
+    for drop_id, fingerprint in delivery.taken.items():
+        tx.drops.set_taken(drop_id, fingerprint, delivery.incoming.listed_at)

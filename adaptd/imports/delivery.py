@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from adaptd.imports.claimed import fingerprint_taken
 from adaptd.imports.incoming import Incoming, Refused
 from adaptd.imports.splitting import label_of, split_by_folder, split_source, tell_counts
 from adaptd.library.draft import Decoded, Draft
@@ -41,6 +42,7 @@ class Delivery:
         duplicates: how many files are there twice.
         known: how many images an earlier delivery has.
         counts: of each drop, how many images are new, and how many there twice or known.
+        taken: of each drop, a fingerprint of the files that stay in it.
         shortage: why these are too few images to learn from; None where they are enough.
     """
 
@@ -54,6 +56,7 @@ class Delivery:
     duplicates: int
     known: int
     counts: dict[int, tuple[int, int]]
+    taken: dict[int, str]
     shortage: str | None
 
     @property
@@ -118,6 +121,7 @@ def build_delivery(incoming: Incoming, draft: Draft, known: Known, classes: tupl
         duplicates=len(draft.duplicates),
         known=before,
         counts=_count_by_drop(incoming, draft, (*train, *test)),
+        taken=_fingerprint_by_drop(incoming, refused),
         shortage=_find_shortage(incoming, draft, train, test, before, settings.intake.minimum_images),
     )
 
@@ -145,3 +149,12 @@ def _count_by_drop(incoming: Incoming, draft: Draft, new: Sequence[Decoded]) -> 
     files = [*(image.file for image in draft.images), *(twice.file for twice in draft.duplicates)]
     usable = Counter(incoming.origins[file.path].id for file in files)
     return {drop_id: (accepted[drop_id], usable[drop_id] - accepted[drop_id]) for drop_id in incoming.drop_ids}
+
+
+def _fingerprint_by_drop(incoming: Incoming, refused: Sequence[Refused]) -> dict[int, str]:
+    """Of each drop what the import saw in it, without what goes to quarantine."""
+    leaving: dict[int, set[str]] = {drop_id: set() for drop_id in incoming.drop_ids}
+    for _, _, file in refused:
+        if (drop_id := incoming.find_drop_to_leave(file)) is not None:
+            leaving[drop_id].add(file.name)
+    return {drop_id: fingerprint_taken(incoming.stamps.get(drop_id, {}), names) for drop_id, names in leaving.items()}

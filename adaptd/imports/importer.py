@@ -1,10 +1,11 @@
 """A folder of images becomes a delivery of a domain: listed, decoded, recorded, queued for its episode. Trains nothing.
 
 Images are accepted in one transaction, together with the episode that is queued for them. Caches name their images by id and
-must be on disk before that, so a short transaction before it reserves the ids, and the row of a domain that is new; the
-database is not locked while caches are written. Killed anywhere before the commit, an import leaves nothing that counts: ids
-that are not used, and caches that the next import of the same delivery replaces. What a failed episode left of a delivery is
-replaced in the same way. Drops that came through the inbox wait until there are enough of them for a delivery.
+must be on disk before that, as must the files of drops, so a short transaction before it reserves the ids, and the row of a
+domain that is new; the database is not locked while files are written. Killed anywhere before the commit, an import leaves
+nothing that counts: ids that are not used, and caches that the next import of the same delivery replaces. What a failed episode
+left of a delivery is replaced in the same way. Drops that came through the inbox wait until there are enough of them for a
+delivery.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adaptd.errors import ConfigError, EpisodeError, NothingToLearn, WeightsUnavailable
-from adaptd.files import remove
-from adaptd.imports.commit import Imported, commit, reserve, wait_for_more
+from adaptd.files import remove, sync_trees, write_again
+from adaptd.imports.commit import Imported, commit, mark_unsynced, reserve, wait_for_more
 from adaptd.imports.delivery import Delivery, Known, build_delivery
 from adaptd.imports.incoming import Incoming, list_domain_folder, list_drops, list_source_folder
 from adaptd.imports.quarantine import move_to_quarantine
@@ -28,6 +29,9 @@ from adaptd.store import Store
 
 MODEL_KEYS = ("classes", "backbone", "image_size", "mean", "std", "projector_hidden", "projector_output")
 """The settings that a model is made with and that cannot change afterwards; the classes may also be left to the source."""
+
+LOOKS = 3
+"""How often the images of a folder that changes meanwhile are decoded again; what changes then comes as a later delivery."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,9 @@ class Importer:
         with self.store.reading() as tx:
             # A drop has its row a moment before it has its folder.
             drops = tuple(drop for drop in tx.drops.list_waiting(domain.id) if (state / drop.path).is_dir())
+        for drop in drops:
+            if drop.unsynced and not Path(drop.path).is_absolute():
+                write_again(state / drop.path)
         return self._import(lambda: list_drops(domain, drops, state, classes), classes)
 
     def find_unfinished(self, name: str) -> Episode | None:
@@ -87,10 +94,12 @@ class Importer:
             if delivery.shortage is None:
                 domain, ids = reserve(self.store, delivery)
                 self._seal(draft, delivery, domain, ids)
+                self._sync(delivery)
                 imported = commit(self.store, delivery, domain, ids, self.project.settings)
             elif incoming.drops is None:
                 raise NothingToLearn(delivery.shortage)
             else:
+                self._sync(delivery)
                 wait_for_more(self.store, delivery, delivery.shortage)
         move_to_quarantine(self.store, self._layout)
         return imported
@@ -124,12 +133,13 @@ class Importer:
     def _list_and_decode(self, list_files: Callable[[], Incoming]) -> Iterator[tuple[Incoming, Draft]]:
         """The files and their images, decoded again if the files have changed meanwhile.
 
-        A program may go on writing into a drop that was renamed under it.
+        A program may go on writing into a drop that was renamed under it. What it writes while we look for the last time, and
+        afterwards, is found by the fingerprint of what we saw.
         """
-        while True:
+        for last in (False,) * LOOKS + (True,):
             incoming = list_files()
             with self._decode(incoming) as draft:
-                if list_files() == incoming:
+                if last or list_files() == incoming:
                     yield incoming, draft
                     return
 
@@ -149,6 +159,12 @@ class Importer:
             number = tx.episodes.last_delivery(domain.id) + 1
             hashes = frozenset(image.sha256 for image in tx.images.list_for(domain.id) if image.delivery != number)
             return Known(number, hashes, tx.quarantine.list_all(domain.id))
+
+    def _sync(self, delivery: Delivery) -> None:
+        """Bring the files of drops to the disk: who put them into the inbox may have left them in memory."""
+        folders = [self._layout.state / drop.path for drop in delivery.incoming.drops or ()]
+        mark_unsynced(self.store, delivery)
+        sync_trees(folders)
 
     def _seal(self, draft: Draft, delivery: Delivery, domain: Domain, ids: dict[str, int]) -> None:
         """Write the cache of each split."""

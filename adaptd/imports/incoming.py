@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from adaptd.errors import FolderUnusable
+from adaptd.intake.tree import Stamp, read_files
 from adaptd.library.folders import Found, Listing, list_domain, list_drop, list_source, list_test_set
 from adaptd.records import SOURCE, Domain, DropRecord, Quarantined, Reason
 from adaptd.text import printable
@@ -24,6 +26,8 @@ class Incoming:
         refused: what cannot be used because of where it stands.
         drops: the drops they came with; None for a folder of the user's.
         origins: which of the drops a file came with, by path.
+        stamps: of all files of each drop, by their paths inside it.
+        listed_at: no later than anything of this was looked at.
     """
 
     name: str
@@ -32,6 +36,8 @@ class Incoming:
     refused: tuple[Refused, ...]
     drops: tuple[DropRecord, ...] | None = None
     origins: Mapping[Path, DropRecord] = field(default_factory=dict)
+    stamps: Mapping[int, Mapping[str, Stamp]] = field(default_factory=dict)
+    listed_at: datetime | None = field(default=None, compare=False)
 
     @property
     def drop_ids(self) -> list[int]:
@@ -45,6 +51,13 @@ class Incoming:
         """
         drop = self.origins.get(file.path)
         return None if drop is None or Path(drop.path).is_absolute() else drop.id
+
+    def find_stamp(self, file: Found) -> Stamp | None:
+        """Of a file of a drop, as it was when it was listed."""
+        drop = self.origins.get(file.path)
+        paths = self.stamps.get(drop.id, {}) if drop else {}
+        inside = str(Path(*file.path.parts[len(file.path.parts) - file.name.count("/") - 1 :]))
+        return paths.get(inside)
 
     def without_known(self, refused: Sequence[Refused], known: Sequence[Quarantined]) -> tuple[Refused, ...]:
         """Of files that cannot be used, those that no earlier import put into quarantine."""
@@ -83,6 +96,9 @@ def list_drops(domain: Domain, drops: tuple[DropRecord, ...], state: Path, class
     test: list[Found] = []
     refused: list[Refused] = []
     origins: dict[Path, DropRecord] = {}
+    listed_at = datetime.now(UTC)
+    # Before the names: what changes while these are listed must not pass for seen.
+    stamps = {drop.id: read_files(state / drop.path) for drop in drops}
     for drop in drops:
         found = list_drop(state / drop.path)
         train += found.train
@@ -93,7 +109,8 @@ def list_drops(domain: Domain, drops: tuple[DropRecord, ...], state: Path, class
         every = (*found.train, *found.test, *found.strays, *found.left_behind)
         origins |= {file.path: drop for file in every}
     listing = Listing(tuple(dict.fromkeys(train)), tuple(dict.fromkeys(test)))
-    return Incoming(domain.name, f"the inbox's {domain.name}", listing, tuple(dict.fromkeys(refused)), drops, origins)
+    where, every_refused = f"the inbox's {domain.name}", tuple(dict.fromkeys(refused))
+    return Incoming(domain.name, where, listing, every_refused, drops, origins, stamps, listed_at)
 
 
 def _of_unknown_class(file: Found, classes: tuple[str, ...]) -> Refused:

@@ -3,19 +3,22 @@
 import errno
 import os
 import shutil
-import stat
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
+from adaptd.beneath import PATH_BYTES, is_folder, opened, rename
 from adaptd.errors import ClaimRefused, DropChanged
-from adaptd.files import make_folder, sync
+from adaptd.files import make_folder, passing, sync, sync_descriptor
 from adaptd.intake.moving import clear_unfinished, move_drop, remove_copied
-from adaptd.intake.tree import read_tree
+from adaptd.intake.tree import Tree, read_tree
 from adaptd.text import printable
 
+LONGEST_PATH = PATH_BYTES - 64
+"""With some room for what is put before or behind it."""
+PUT_BACK_TRIES = 100
 _NO_PERMISSION = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
@@ -31,34 +34,27 @@ def claim(folder: Path, target: Path, fingerprint: str | None = None) -> tuple[s
         fingerprint: of the tree that was found settled.
 
     Raises:
-        DropChanged: the drop is gone, or not the one of the fingerprint.
-        ClaimRefused: the inbox is read-only or the drop is in use.
+        DropChanged: the drop is gone, not the one of the fingerprint, or became another while it was moved.
+        ClaimRefused: the inbox is read-only, the drop is in use, or there is no room for a copy.
         OSError: the disk is full or broken; the drop is where it was.
     """
-    with _translating_errors(folder, target):
-        if not os.path.lexists(target):
-            _require_drop(folder, fingerprint)
-            make_folder(target.parent)
-            if not _rename(folder, target):
-                _require_removable(folder)
-                return move_drop(folder, target)
-        remove_copied(folder, target)
-        sync(target.parent)
-        if folder.parent.is_dir():
-            sync(folder.parent)
-        return ()
+    tree = claim_by_rename(folder, target, fingerprint)
+    return () if tree is None else _claim_by_copy(folder, target, tree)
 
 
 def begin_claim(folder: Path, target: Path, fingerprint: str) -> Future[tuple[str, ...]]:
     """`claim`, done at once where a rename does it; copying goes on in a thread.
 
-    The thread ends with the process, wherever it is: the next start begins the copy again.
+    A thread is enough: what it does it does in the kernel, beside the daemon's turns, and it ends with the process, wherever it
+    is. The next start begins the copy again.
     """
     claimed: Future[tuple[str, ...]] = Future()
-    if _has_to_copy(folder, target):
-        threading.Thread(target=_claim, args=(claimed, folder, target, fingerprint), name="copying", daemon=True).start()
-    else:
-        _claim(claimed, folder, target, fingerprint)
+    with _telling(claimed):
+        tree = claim_by_rename(folder, target, fingerprint)
+        if tree is None:
+            claimed.set_result(())
+        else:
+            threading.Thread(target=_copy, args=(claimed, folder, target, tree), name="copying", daemon=True).start()
     return claimed
 
 
@@ -70,50 +66,86 @@ def finish_claim(inbox: Path, origin: str, target: Path) -> bool:
         origin: its path there, as `printable` spells it.
         target: where it was to go.
     """
-    if not target.is_dir():
+    if not target.is_dir() or target.is_symlink():
+        if os.path.lexists(target):  # swapped just before it was renamed, and nobody came to look
+            _put_back(Path(origin), target)
         clear_unfinished(target)
         return False
-    folders = inbox.glob("*") if inbox.is_dir() else ()
+    folders = inbox.iterdir() if inbox.is_dir() else ()
     claim(next((folder for folder in folders if printable(folder) == origin), Path(origin)), target)
     return True
 
 
-def require_room(folder: Path, target: Path, size_bytes: int) -> None:
-    """A drop that has to be copied must fit on the target's disk.
-
-    Raises:
-        ClaimRefused: it does not.
-    """
-    place = _existing(target)
-    if _has_to_copy(folder, target) and shutil.disk_usage(place).free < size_bytes:
-        raise ClaimRefused(f"{printable(folder)} does not fit on the disk of {place}: make room")
+def _copy(claimed: Future[tuple[str, ...]], folder: Path, target: Path, tree: Tree) -> None:
+    with _telling(claimed):
+        claimed.set_result(_claim_by_copy(folder, target, tree))
 
 
-def _claim(claimed: Future[tuple[str, ...]], folder: Path, target: Path, fingerprint: str) -> None:
+@contextmanager
+def _telling(claimed: Future[tuple[str, ...]]) -> Iterator[None]:
+    """What goes wrong is raised by whoever asks for the result."""
     try:
-        claimed.set_result(claim(folder, target, fingerprint))
-    except Exception as problem:  # noqa: BLE001 (raised by whoever asks for the result)
+        yield
+    except Exception as problem:  # noqa: BLE001
         claimed.set_exception(problem)
 
 
-def _has_to_copy(folder: Path, target: Path) -> bool:
-    return folder.parent.stat().st_dev != _existing(target).stat().st_dev
+def claim_by_rename(folder: Path, target: Path, fingerprint: str | None) -> Tree | None:
+    """The drop is at its target; or what has to be copied, where a rename cannot do it."""
+    with _translating_errors(folder, target):
+        if not os.path.lexists(target):
+            tree = _require_drop(folder, target, fingerprint)
+            make_folder(target.parent)
+            if _rename(folder, target, tree):
+                return None
+            if shutil.disk_usage(target.parent).free < tree.size_bytes:
+                raise ClaimRefused(f"{printable(folder)} does not fit on the disk of {target.parent}: make room")
+            return tree
+        remove_copied(folder, target)
+        sync(target.parent)
+        if folder.parent.is_dir():
+            sync(folder.parent)
+        return None
 
 
-def _existing(target: Path) -> Path:
-    """The folder that a target's missing parents will be made in."""
-    return next(parent for parent in target.parents if parent.is_dir())
+def _claim_by_copy(folder: Path, target: Path, tree: Tree) -> tuple[str, ...]:
+    with _translating_errors(folder, target):
+        _require_removable(folder)
+        return move_drop(folder, target, tree.identity)
 
 
-def _rename(folder: Path, target: Path) -> bool:
-    """Move it in one step; False where only copying can."""
-    try:
-        folder.rename(target)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
+def _rename(folder: Path, target: Path, tree: Tree) -> bool:
+    """Move it in one step, and look at what came; False where only copying can.
+
+    What its name stands for may have been exchanged since it was looked at. That goes back; and so does the drop where the disk
+    cannot promise to keep it: a second sync would tell nothing of the first.
+    """
+    with opened(folder.parent, follow=True) as inbox, opened(target.parent, follow=True) as ours:
+        try:
+            os.rename(folder.name, target.name, src_dir_fd=inbox, dst_dir_fd=ours)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            return False
+        if not is_folder(ours, target.name, tree.identity):
+            _put_back(folder, target)
+            raise DropChanged(f"{printable(folder)} became something else while it was taken: the next scan looks at it")
+        try:
+            sync_descriptor(ours)
+            sync_descriptor(inbox)
+        except OSError:
+            _put_back(folder, target)
             raise
-        return False
     return True
+
+
+def _put_back(folder: Path, target: Path) -> None:
+    """What came goes back into the inbox, under another name where its own is taken."""
+    with opened(folder.parent, follow=True) as inbox, opened(target.parent, follow=True) as ours:
+        for number in range(1, PUT_BACK_TRIES):
+            with passing(errno.EEXIST):
+                rename(ours, target.name, inbox, folder.name if number == 1 else f"{folder.name[:200]}-{number}")
+                return
 
 
 @contextmanager
@@ -137,11 +169,26 @@ def _translating_errors(folder: Path, target: Path) -> Iterator[None]:
         raise
 
 
-def _require_drop(folder: Path, fingerprint: str | None) -> None:
-    if not stat.S_ISDIR(os.lstat(folder).st_mode):
-        raise DropChanged(f"{printable(folder)} is not a folder any more: the next scan tells what it is")
-    if fingerprint is not None and read_tree(folder).fingerprint != fingerprint:
+def _require_drop(folder: Path, target: Path, fingerprint: str | None) -> Tree:
+    try:
+        tree = read_tree(folder)
+    except OSError as error:
+        if error.errno not in {errno.ENOTDIR, errno.ELOOP}:
+            raise
+        raise DropChanged(f"{printable(folder)} is not a folder any more: the next scan tells what it is") from error
+    if fingerprint not in {None, tree.fingerprint}:
         raise DropChanged(f"{printable(folder)} changed after it had settled: it is taken when it has settled again")
+    if tree.mount is not None:
+        raise ClaimRefused(
+            f"{printable(folder / tree.mount)} is a mount point inside a drop: unmount it and copy its files there, "
+            'or set intake.mode = "in-place"'
+        )
+    if len(os.fsencode(target)) + tree.longest + 1 > LONGEST_PATH:
+        raise ClaimRefused(
+            f"{printable(folder)} has paths too long to be kept below {target.parent}, "
+            f"{tree.longest:,} bytes inside the drop: shorten the names of its folders"
+        )
+    return tree
 
 
 def _require_removable(folder: Path) -> None:

@@ -10,19 +10,23 @@ from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 
-from adaptd.errors import ClaimRefused
-from adaptd.files import hash_file, sync, sync_descriptor
+from adaptd.beneath import Identity, entered, identify, open_file, open_new, opened
+from adaptd.errors import ClaimRefused, DropChanged
+from adaptd.files import sync_descriptor
 from adaptd.text import printable
 
 BLOCK_BYTES = 1 << 20
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+SYNC_BYTES = 64 << 20
+"""So much is written between two syncs: a process that must stop waits for no more than that."""
 _LEFT = {
     errno.EACCES: "no permission to read it",
     errno.EPERM: "no permission to read it",
     errno.EIO: "the disk reports an error",
     errno.ELOOP: "it became a link",
+    errno.ENOTDIR: "it is not a folder any more",
     errno.ENOENT: "it vanished",
     errno.ENXIO: "it is not a file any more",
+    errno.ENAMETOOLONG: "its path is too long",
 }
 """What is wrong with one file of the inbox: it stays there. Any other errno ends the copy."""
 
@@ -47,33 +51,57 @@ class Copy:
     left: list[str] = field(default_factory=list)
 
 
-def copy_tree(folder: Path, copy_to: Path) -> Copy:
-    """Copy every entry. fwalk holds each folder open: none can be replaced by a link under way."""
-    copy = Copy()
-    for root, folders, files, descriptor in os.fwalk(folder, onerror=_raise):
-        inside = os.path.relpath(root, folder)
-        copy.folders.append(inside)
-        (copy_to / inside).mkdir()
-        links = [name for name in folders if stat.S_ISLNK(os.lstat(name, dir_fd=descriptor).st_mode)]
-        for name in (*files, *links):
-            path = os.path.normpath(Path(inside, name))
-            try:
-                copy.files.append(_copy_entry(descriptor, name, path, copy_to / path))
-            except _Left as left:
-                copy.left.append(f"{printable(Path(path))}: {left}")
+class Left(Exception):
+    """One entry stays where it is."""
+
+
+def copy_tree(folder: Path, copy_to: Path, identity: Identity | None = None) -> Copy:
+    """Copy every entry of a drop to a folder that is made for it."""
+    copy_to.mkdir()
+    with opened(folder) as origin, opened(copy_to) as target:
+        if identity not in {None, identify(origin)}:
+            raise DropChanged(f"{printable(folder)} is another folder than the one that was looked at: it is looked at again")
+        copy = copy_below(origin, target)
     if not copy.files:
         raise ClaimRefused(f"nothing in {printable(folder)} can be copied ({'; '.join(copy.left)}): remove it, or correct it")
-    for inside in reversed(copy.folders):
-        sync(copy_to / inside)
     return copy
 
 
-def _raise(error: OSError) -> None:
-    raise error
+def copy_below(origin: int, target: int) -> Copy:
+    """Copy every entry of a folder into an empty one; none below either is reached through a link."""
+    copy, waiting = Copy(), ["."]
+    while waiting:
+        inside = waiting.pop()
+        with contextlib.ExitStack() as stack:
+            try:
+                with _reading():
+                    folder = stack.enter_context(entered(origin, inside))
+                    names = sorted(os.listdir(folder))  # noqa: PTH208 (a descriptor)
+            except Left as left:
+                copy.left.append(f"{printable(Path(inside))}: {left}")
+                continue
+            place = stack.enter_context(entered(target, inside))
+            copy.folders.append(inside)
+            waiting += _copy_entries(copy, folder, names, place)
+            sync_descriptor(place)
+    return copy
 
 
-class _Left(Exception):
-    """One entry stays in the inbox."""
+def _copy_entries(copy: Copy, folder: int, names: list[str], place: int) -> list[str]:
+    """Copy what lies directly in the newest folder of the copy; the folders in it are made, and returned."""
+    deeper = []
+    for name in names:
+        path = os.path.normpath(Path(copy.folders[-1], name))
+        try:
+            status = _look(folder, name)
+            if stat.S_ISDIR(status.st_mode):
+                os.mkdir(name, dir_fd=place)
+                deeper.append(path)
+            else:
+                copy.files.append(copy_entry(folder, name, path, place))
+        except Left as left:
+            copy.left.append(f"{printable(Path(path))}: {left}")
+    return deeper
 
 
 @contextlib.contextmanager
@@ -84,56 +112,80 @@ def _reading() -> Iterator[None]:
     except OSError as error:
         if error.errno not in _LEFT:
             raise
-        raise _Left(_LEFT[error.errno]) from error
+        raise Left(_LEFT[error.errno]) from error
 
 
-def _copy_entry(folder: int, name: str, path: str, copy_to: Path) -> Copied:
+def _look(folder: int, name: str) -> os.stat_result:
     with _reading():
-        status = os.lstat(name, dir_fd=folder)
-        link = os.readlink(name, dir_fd=folder) if stat.S_ISLNK(status.st_mode) else None
+        return os.lstat(name, dir_fd=folder)
+
+
+def copy_entry(folder: int, name: str, path: str, place: int, new_name: str | None = None) -> Copied:
+    """Copy whatever is no folder from one folder to another, never over something; `path` is what it is called in the answer.
+
+    Raises:
+        Left: it cannot be read, or changed meanwhile.
+        OSError: the copy cannot be made.
+    """
+    status, new_name = _look(folder, name), new_name or name
     if stat.S_ISREG(status.st_mode):
-        return _copy_file(folder, name, path, copy_to)
-    if link is not None:
-        copy_to.symlink_to(link)
+        return _copy_file(folder, name, path, place, new_name)
+    if stat.S_ISLNK(status.st_mode):
+        with _reading():
+            link = os.readlink(name, dir_fd=folder)
+        os.symlink(link, new_name, dir_fd=place)
     elif stat.S_ISFIFO(status.st_mode):
-        os.mkfifo(copy_to)
+        os.mkfifo(new_name, dir_fd=place)
     else:
-        raise _Left("a socket or a device cannot be copied")
+        raise Left("a socket or a device cannot be copied")
     return Copied(path, status.st_size, status.st_mtime_ns, status.st_ino, "")
 
 
-def _copy_file(folder: int, name: str, path: str, copy_to: Path) -> Copied:
+def _copy_file(folder: int, name: str, path: str, place: int, new_name: str) -> Copied:
     """Copy the bytes of one file, and read the copy back."""
     with _reading():
-        file = os.fdopen(os.open(name, _READ, dir_fd=folder), "rb", buffering=0)
+        file = os.fdopen(open_file(folder, name), "rb", buffering=0)
     with file:
         before = os.fstat(file.fileno())
         if not stat.S_ISREG(before.st_mode):
-            raise _Left("it is not a file any more")
+            raise Left("it is not a file any more")
         try:
-            digest = _copy_bytes(file, copy_to, before)
-        except _Left:
-            copy_to.unlink()
+            digest = _copy_bytes(file, place, new_name, before)
+        except Left:
+            os.unlink(new_name, dir_fd=place)
             raise
-    if hash_file(copy_to) != digest:
-        raise OSError(errno.EIO, "the copy differs from what was written", str(copy_to))
+    if hash_at(place, new_name) != digest:
+        raise OSError(errno.EIO, "the copy differs from what was written", new_name)
     return Copied(path, before.st_size, before.st_mtime_ns, before.st_ino, digest)
 
 
-def _copy_bytes(file: FileIO, copy_to: Path, before: os.stat_result) -> str:
-    digest = hashlib.sha256()
-    with copy_to.open("xb") as copy:
-        while True:
+def hash_at(folder: int, name: str) -> str:
+    """SHA-256 of a file in a folder; empty for what is no file."""
+    with os.fdopen(open_file(folder, name), "rb", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return ""
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _copy_bytes(file: FileIO, place: int, new_name: str, before: os.stat_result) -> str:
+    digest, written = hashlib.sha256(), 0
+    with os.fdopen(open_new(place, new_name), "wb") as copy:
+        # Somebody may go on writing, for ever: what was not there at the beginning ends the copy.
+        while written <= before.st_size:
             with _reading():
                 block = file.read(BLOCK_BYTES)
             if not block:
                 break
             digest.update(block)
             copy.write(block)
+            written += len(block)
+            if written % SYNC_BYTES == 0:
+                copy.flush()
+                sync_descriptor(copy.fileno())
         copy.flush()
         os.utime(copy.fileno(), ns=(before.st_atime_ns, before.st_mtime_ns))
         sync_descriptor(copy.fileno())
     after = os.fstat(file.fileno())
-    if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
-        raise _Left("it changed while it was copied")
+    if written != before.st_size or (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+        raise Left("it changed while it was copied")
     return digest.hexdigest()

@@ -8,32 +8,41 @@ import errno
 import json
 import os
 import stat
+from collections.abc import Iterable
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 
-from adaptd.files import hash_file, passing, remove, sync, write_file
-from adaptd.intake.copying import Copied, copy_tree
+from adaptd.beneath import REPLACED, Identity, entered, find_status, holding, opened
+from adaptd.files import passing, remove, sync, write_file
+from adaptd.intake.copying import Copied, copy_tree, hash_at
 from adaptd.intake.names import READY_MARK
 
+_STAYS = REPLACED | {errno.ENOTEMPTY, errno.EEXIST}
+"""Why a folder of the inbox is not removed: something came into it, or it is another by now."""
 
-def move_drop(folder: Path, target: Path) -> tuple[str, ...]:
+
+def move_drop(folder: Path, target: Path, identity: Identity | None = None) -> tuple[str, ...]:
     """Copy a drop, then remove it from the inbox; what stays there and why.
 
     Raises:
+        DropChanged: it is another folder than the one that is meant.
         ClaimRefused: nothing of it can be copied, or it could not be removed afterwards.
         OSError: the disk is full or broken; nothing is left of the copy.
     """
     unfinished = _unfinished(target)
     clear_unfinished(target)
     try:
-        copy = copy_tree(folder, unfinished)
+        copy = copy_tree(folder, unfinished, identity)
         write_file(_manifest(target), json.dumps(asdict(copy)).encode("ascii"))
+        sync(target.parent)
+        unfinished.rename(target)
+        sync(target.parent)
     except BaseException:
+        # All of it is still in the inbox: a sync that failed is not tried again, the copy is made anew.
+        remove(target)
         clear_unfinished(target)
         raise
-    sync(target.parent)
-    unfinished.rename(target)
-    sync(target.parent)
     remove_copied(folder, target)
     return tuple(copy.left)
 
@@ -45,17 +54,28 @@ def remove_copied(folder: Path, target: Path) -> None:
     if not manifest.exists() or not folder.parent.is_dir():
         return
     document = json.loads(manifest.read_text(encoding="ascii"))
-    files = [Copied(**file) for file in document["files"]]
-    # The mark first: with it gone, files that came late wait until they are complete.
-    for file in sorted(files, key=lambda file: file.path != READY_MARK):
-        if _is_still(folder / file.path, file):
-            (folder / file.path).unlink(missing_ok=True)
-    for inside in reversed(document["folders"]):
-        with passing(errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR):
-            (folder / inside).rmdir()
+    with passing(*REPLACED), opened(folder) as top:
+        _remove_files(top, [Copied(**file) for file in document["files"]])
+        for inside in reversed(document["folders"][1:]):
+            with passing(*_STAYS), holding(top, inside) as (parent, name):
+                os.rmdir(name, dir_fd=parent)
+    with opened(folder.parent, follow=True) as inbox, passing(*_STAYS):
+        os.rmdir(folder.name, dir_fd=inbox)
     sync(folder.parent)
     manifest.unlink()
     sync(target.parent)
+
+
+def _remove_files(top: int, files: Iterable[Copied]) -> None:
+    # The mark first: with it gone, files that came late wait until they are complete.
+    ordered = sorted(files, key=lambda file: (file.path != READY_MARK, os.path.dirname(file.path)))  # noqa: PTH120
+    for inside, of_folder in groupby(ordered, lambda file: os.path.dirname(file.path)):  # noqa: PTH120
+        with passing(*REPLACED), entered(top, inside) as folder:
+            for file in of_folder:
+                name = os.path.basename(file.path)  # noqa: PTH119
+                with passing(*REPLACED):
+                    if _is_still(folder, name, file):
+                        os.unlink(name, dir_fd=folder)
 
 
 def clear_unfinished(target: Path) -> None:
@@ -72,15 +92,12 @@ def _manifest(target: Path) -> Path:
     return target.with_name(f".claimed-{target.name}.json")
 
 
-def _is_still(path: Path, copied: Copied) -> bool:
+def _is_still(folder: int, name: str, copied: Copied) -> bool:
     """Whether the file in the inbox is the one that was copied."""
-    try:
-        status = os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    if (status.st_size, status.st_mtime_ns) != (copied.size, copied.mtime_ns):
+    status = find_status(folder, name)
+    if status is None or (status.st_size, status.st_mtime_ns) != (copied.size, copied.mtime_ns):
         return False
     if status.st_ino == copied.inode:
         return True
     # FAT and some network filesystems give a file another inode number from time to time: then its bytes decide.
-    return stat.S_ISREG(status.st_mode) and hash_file(path) == copied.sha256
+    return stat.S_ISREG(status.st_mode) and hash_at(folder, name) == copied.sha256

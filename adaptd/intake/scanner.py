@@ -1,13 +1,16 @@
 """The whole inbox at one moment: which drops there are and how far each is. Looks and touches nothing; takes nothing."""
 
 import contextlib
+import heapq
 import os
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from stat import S_ISDIR
 
+from adaptd.beneath import REPLACED
 from adaptd.errors import InboxUnavailable
 from adaptd.intake.names import READY_MARK, find_domain_name, is_clutter, is_temporary
 from adaptd.intake.settling import DropState, Settling, Verdict
@@ -18,6 +21,8 @@ from adaptd.text import printable
 LOOK_SECONDS = 1.0
 LOOK_SHARE = 20
 """While a drop changes it is read this often, or with this many times the time between two looks that one takes."""
+NAMED = 3
+"""Names that a warning tells; of the rest it says how many there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +36,42 @@ class Drop:
     tree: Tree
 
 
+class Untaken(StrEnum):
+    """Why something in the inbox is not taken."""
+
+    LOOSE = "loose"
+    LINK = "link"
+    NAME = "name"
+    UNREADABLE = "unreadable"
+
+
 @dataclass(frozen=True, slots=True)
 class InboxWarning:
-    """Something in the inbox that is not taken. `message` states the fact and the remedy."""
+    """What in the inbox is not taken, for one reason: however much that is, it is one message with the fact and the remedy.
 
-    path: Path
+    `names` are the first few of them.
+    """
+
+    kind: Untaken
+    count: int
+    names: tuple[str, ...]
     message: str
+
+
+_MESSAGES = {
+    Untaken.LOOSE: (
+        "files that lie loose in the inbox are not taken, {count:,} of them ({names}). This makes them a domain NAME: "
+        "mkdir {inbox}/NAME && find {inbox} -maxdepth 1 -type f ! -name '.*' -exec mv -t {inbox}/NAME {{}} +"
+    ),
+    Untaken.LINK: "links in the inbox are never followed, {count:,} of them ({names}): put folders of images there",
+    Untaken.NAME: (
+        "folders in the inbox whose names cannot name a domain, {count:,} of them ({names}): "
+        "rename them, `source` is the source's own name"
+    ),
+    Untaken.UNREADABLE: (
+        "folders in the inbox that cannot be read, {count:,} of them ({names}): make them readable for adaptd, or remove them"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +121,18 @@ class Scanner:
         """
         self._require_inbox()
         full = self._clock() >= self._next_full
-        warnings: list[InboxWarning] = []
+        untaken: dict[Untaken, list[str]] = {kind: [] for kind in Untaken}
         present: set[str] = set()
-        for name, status in self._list():
-            warning = self._look(name, status, full=full) if S_ISDIR(status.st_mode) else _loose(self._inbox / name)
+        for name, status in self._list(untaken):
+            self._look(name, status, untaken, full=full)
             present.add(name)
-            if warning is not None:
-                warnings.append(warning)
         # Unmounted while it was looked at: nothing that was seen counts.
         self._require_inbox()
         for name in self._known.keys() - present:
             self._forget(name)
         if full:
             self._next_full = self._clock() + self._scan_seconds
-        return self._report(warnings)
+        return self._report([_warn(self._inbox, kind, names) for kind, names in untaken.items() if names])
 
     def _require_inbox(self) -> None:
         """An unmounted mount point is an empty folder that is no mount point: an alarm. A folder made anew is accepted."""
@@ -118,13 +151,19 @@ class Scanner:
             )
         self._identity, self._mount = identity, mount
 
-    def _list(self) -> list[tuple[str, os.stat_result]]:
-        """What is in the inbox and means something, in the order in which it came."""
+    def _list(self, untaken: dict[Untaken, list[str]]) -> list[tuple[str, os.stat_result]]:
+        """The folders in the inbox that mean something, in the order in which they came. What is no folder is not even asked."""
         found = []
         try:
             with os.scandir(self._inbox) as entries:
                 for entry in entries:
-                    if not is_clutter(entry.name) and not is_temporary(entry.name):
+                    if is_clutter(entry.name) or is_temporary(entry.name):
+                        continue
+                    if not entry.is_dir(follow_symlinks=False):
+                        untaken[Untaken.LINK if entry.is_symlink() else Untaken.LOOSE].append(entry.name)
+                    elif find_domain_name(entry.name) is None:
+                        untaken[Untaken.NAME].append(entry.name)
+                    else:
                         with contextlib.suppress(FileNotFoundError):
                             found.append((entry.name, entry.stat(follow_symlinks=False)))
         except OSError as error:
@@ -132,27 +171,19 @@ class Scanner:
         # A folder's time of change is that of its arrival, or of its filling; it decides between two that are new.
         return sorted(found, key=lambda item: (item[1].st_ctime_ns, item[0]))
 
-    def _look(self, name: str, status: os.stat_result, *, full: bool) -> InboxWarning | None:
-        folder = self._inbox / name
-        if find_domain_name(name) is None:
-            return InboxWarning(
-                folder, f"{printable(folder)} cannot name a domain: rename it with a-z, 0-9, dot, dash, underscore, not `source`"
-            )
-        known = self._known.get(name)
+    def _look(self, name: str, status: os.stat_result, untaken: dict[Untaken, list[str]], *, full: bool) -> None:
+        folder, known = self._inbox / name, self._known.get(name)
         mark = (status.st_ino, status.st_ctime_ns)
         if known is not None and not full and not self._is_due(folder, known, mark):
-            return None
+            return
         began = self._clock()
         try:
             tree = read_tree(folder)
-        except FileNotFoundError:
-            self._forget(name)
-            return None
         except OSError as error:
             self._forget(name)
-            return InboxWarning(
-                folder, f"{printable(folder)} cannot be read: {error.strerror}; make it readable for adaptd, or remove it"
-            )
+            if error.errno not in REPLACED:
+                untaken[Untaken.UNREADABLE].append(f"{name}: {error.strerror}")
+            return
         now = self._clock()
         verdict = self._settling.look(name, tree, now)
         next_look = verdict.next_look
@@ -160,7 +191,6 @@ class Scanner:
             # Seen late, the last change would be waited for late: looking often enough, but not at a large tree all the time.
             next_look = min(next_look, now + max(LOOK_SECONDS, LOOK_SHARE * (now - began)))
         self._known[name] = _Known(mark, tree, verdict, now, next_look)
-        return None
 
     def _is_due(self, folder: Path, known: _Known, mark: tuple[int, int]) -> bool:
         verdict = known.verdict
@@ -193,10 +223,12 @@ class Scanner:
         return Scan(tuple(drops), tuple(warnings), next_look)
 
 
-def _loose(path: Path) -> InboxWarning:
-    if path.is_symlink():
-        return InboxWarning(path, f"{printable(path)} is a link, and links are never followed: put a folder of images there")
-    return InboxWarning(path, f"{printable(path)} lies loose in the inbox: put it into a folder, whose name is its domain's")
+def _warn(inbox: Path, kind: Untaken, names: list[str]) -> InboxWarning:
+    """One message for all of them."""
+    first = tuple(heapq.nsmallest(NAMED, names))
+    told = ", ".join(printable(Path(name)) for name in first) + (", …" if len(names) > NAMED else "")
+    message = _MESSAGES[kind].format(count=len(names), names=told, inbox=shlex.quote(printable(inbox)))
+    return InboxWarning(kind, len(names), first, message)
 
 
 def _unavailable(inbox: Path, error: OSError) -> InboxUnavailable:

@@ -8,6 +8,7 @@ from pathlib import Path
 from stat import S_IFDIR, S_IFMT, S_ISDIR
 from typing import NamedTuple
 
+from adaptd.beneath import Identity, identify, opened, walk
 from adaptd.intake.names import READY_MARK, is_clutter, is_temporary
 
 
@@ -35,6 +36,9 @@ class Tree:
         size_bytes: of those files.
         ready: whether `_READY` stands at the top.
         temporary: files that may still be in the making, by their path inside the drop.
+        identity: of the folder that was looked at.
+        mount: a folder in it that is on another filesystem, by its path inside.
+        longest: how many bytes the longest path inside has.
     """
 
     fingerprint: str
@@ -42,6 +46,9 @@ class Tree:
     size_bytes: int
     ready: bool
     temporary: Mapping[str, Stamp]
+    identity: Identity | None = None
+    mount: str | None = None
+    longest: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -53,24 +60,43 @@ def read_tree(folder: Path) -> Tree:
     """Look at a whole drop.
 
     Raises:
-        OSError: the drop, or a folder in it, is gone or cannot be read.
+        OSError: the drop, or a folder in it, is gone, a link, or cannot be read.
     """
-    lines, temporary, ready, files, size_bytes = [], {}, False, 0, 0
-    for path, name, in_the_making, stamp in _walk(os.fspath(folder)):
+    with opened(folder) as top:
+        return _read(top)
+
+
+def _read(top: int) -> Tree:
+    lines, temporary, ready, files, size_bytes, longest = [], {}, False, 0, 0, 0
+    identity, mount = identify(top), None
+    for path, stamp, device in _walk(top):
+        name = path.rpartition("/")[2]
         if name == READY_MARK:
             ready = ready or path == READY_MARK
             continue
         lines.append(f"{path}\0{stamp.kind}\0{stamp.size}\0{stamp.mtime_ns}")
+        longest = max(longest, len(os.fsencode(path)))
         if S_ISDIR(stamp.kind):
-            continue
-        if in_the_making:
+            mount = path if device != identity[0] else mount
+        elif any(map(is_temporary, path.split("/"))):
             temporary[path] = stamp
         else:
             files += 1
             size_bytes += stamp.size
     lines.sort()
     fingerprint = hashlib.sha256(os.fsencode("\0".join(lines))).hexdigest()
-    return Tree(fingerprint, files, size_bytes, ready, temporary)
+    return Tree(fingerprint, files, size_bytes, ready, temporary, identity, mount, longest)
+
+
+def read_files(folder: Path) -> dict[str, Stamp]:
+    """The stamps of all files of a drop by their paths inside it, the temporary ones among them; no clutter and no mark.
+
+    Raises:
+        OSError: the drop, or a folder in it, is gone, a link, or cannot be read.
+    """
+    with opened(folder) as top:
+        found = {path: stamp for path, stamp, _ in _walk(top) if stamp != GONE and not S_ISDIR(stamp.kind)}
+    return {path: stamp for path, stamp in found.items() if path.rpartition("/")[2] != READY_MARK}
 
 
 def read_stamp(path: str | Path) -> Stamp:
@@ -86,27 +112,15 @@ def _stamp(status: os.stat_result) -> Stamp:
     return _FOLDER if kind == S_IFDIR else Stamp(kind, status.st_size, status.st_mtime_ns)
 
 
-def _walk(root: str) -> Iterator[tuple[str, str, bool, Stamp]]:
-    """Path inside the drop, name, whether it or a folder around it is temporary, and stamp of everything but clutter."""
-    folders = [("", False)]
-    while folders:
-        prefix, inherited = folders.pop()
-        try:
-            entries = os.scandir(f"{root}/{prefix}")
-        except (FileNotFoundError, NotADirectoryError):
-            if not prefix:
-                raise
-            yield f"{prefix}.", ".", inherited, GONE
+def _walk(top: int) -> Iterator[tuple[str, Stamp, int]]:
+    """Path inside the drop, stamp and device of everything but clutter."""
+    for path, entry in walk(top, is_clutter):
+        if entry is None:
+            yield path, GONE, 0
             continue
-        with entries:
-            for entry in entries:
-                if is_clutter(entry.name):
-                    continue
-                path, in_the_making = prefix + entry.name, inherited or is_temporary(entry.name)
-                try:
-                    stamp = _stamp(entry.stat(follow_symlinks=False))
-                except FileNotFoundError:
-                    stamp = GONE
-                if S_ISDIR(stamp.kind):
-                    folders.append((f"{path}/", in_the_making))
-                yield path, entry.name, in_the_making, stamp
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            yield path, GONE, 0
+        else:
+            yield path, _stamp(status), status.st_dev

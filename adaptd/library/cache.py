@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptd.errors import CacheUnusable
-from adaptd.files import publish_folder, remove
+from adaptd.files import publish_folder, remove, try_to_remove
 from adaptd.library.imageset import ImageSet
 from adaptd.library.preprocessing import Preprocessing
 
@@ -96,9 +96,7 @@ def unfinished(parent: Path) -> Iterator[Path]:
 def remove_unfinished(parent: Path) -> tuple[Path, ...]:
     """Sweep away what killed processes left; only while nobody else builds caches here. Returns what was removed."""
     left = tuple(sorted(parent.glob(f"{UNFINISHED}*")))
-    for folder in left:
-        remove(folder)
-    return left
+    return tuple(folder for folder in left if try_to_remove(folder))
 
 
 def publish(building: Path, index: Index, target: Path) -> None:

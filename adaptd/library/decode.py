@@ -61,9 +61,9 @@ class DecodedImage:
     height: int
 
 
-def decode_file(path: Path, preprocessing: Preprocessing, limits: Limits) -> DecodedImage:
-    """Read a file once, verify it, decode it."""
-    return decode_bytes(read_untrusted(path, limits.max_file_bytes), preprocessing, limits)
+def decode_file(path: Path, preprocessing: Preprocessing, limits: Limits, root: Path | None = None) -> DecodedImage:
+    """Read a file once, verify it, decode it. Below `root` no link is followed."""
+    return decode_bytes(read_untrusted(path, limits.max_file_bytes, root), preprocessing, limits)
 
 
 def decode_bytes(data: bytes, preprocessing: Preprocessing, limits: Limits) -> DecodedImage:

@@ -27,11 +27,11 @@ def main() -> None:
     pixels = os.open(order["pixels"], os.O_WRONLY | os.O_CLOEXEC)
     _answer(answers, {"ready": True})
     for line in sys.stdin.buffer:
-        row, path = json.loads(line)
+        row, path, root = json.loads(line)
         # Processor time, not the clock: a busy or sleeping machine is not the file's fault. The default action of
         # SIGPROF ends the process, wherever in a decoder it is.
         signal.setitimer(signal.ITIMER_PROF, limits.max_seconds)
-        answer = _decode(row, Path(path), pixels, preprocessing, limits)
+        answer = _decode(row, (Path(path), root and Path(root)), pixels, preprocessing, limits)
         signal.setitimer(signal.ITIMER_PROF, 0)
         _answer(answers, answer)
 
@@ -53,9 +53,12 @@ def _confine(limits: Limits) -> int:
     return answers
 
 
-def _decode(row: int, path: Path, pixels: int, preprocessing: Preprocessing, limits: Limits) -> dict[str, Any]:
+def _decode(
+    row: int, file: tuple[Path, Path | None], pixels: int, preprocessing: Preprocessing, limits: Limits
+) -> dict[str, Any]:
+    path, root = file
     try:
-        image = decode_file(path, preprocessing, limits)
+        image = decode_file(path, preprocessing, limits, root)
         content = image.pixels.data.cast("B")
         # A plain write reports a full disk as an error; through a memory map it would be a SIGBUS.
         _write(pixels, content, row * preprocessing.row_bytes)

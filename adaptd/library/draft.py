@@ -112,7 +112,7 @@ def decode_files(
     with unfinished(workspace) as building:
         pixels = building / PIXELS
         pixels.touch()
-        jobs = ((row, file.path) for row, file in enumerate(files))
+        jobs = ((row, file.path, file.root) for row, file in enumerate(files))
         answers: dict[int, Answer] = {}
         count = decoder_count(len(files))
         for row, answer in decode_in_processes(jobs, pixels, preprocessing, limits, count) if files else ():

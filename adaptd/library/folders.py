@@ -4,6 +4,7 @@ Every file is listed, whatever its suffix: decoding decides what is an image, an
 instead of being passed over. Links are listed but never followed. Left out are temporary names, clutter and `_READY`.
 """
 
+import errno
 import os
 import random
 from collections import defaultdict
@@ -12,20 +13,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from adaptd.beneath import REPLACED, entered, opened, walk
 from adaptd.errors import FolderUnusable
 from adaptd.intake.names import is_clutter, is_passed_over, is_temporary
 from adaptd.text import printable
 
 TEST_FOLDER = "_test"
+_OF_THE_FOLDER = REPLACED | {errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.EIO, errno.ESTALE}
+"""What is wrong with one folder. Any other errno is the machine's trouble."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file in a drop. `name` is its path inside the drop, with slashes; `label` its class folder's name."""
+    """A file in a drop. `name` is its path inside the drop, with slashes; `label` its class folder's name.
+
+    `root` is the folder that was listed: below it nothing is reached through a link. Where it is None, that is the file's folder.
+    """
 
     path: Path
     name: str
     label: str | None = None
+    root: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,7 @@ class Listing:
 
 def list_source(folder: Path) -> Listing:
     """A labelled source: `<class>/**`, optionally with its own `_test/<class>/**`."""
+    folder = _require_folder(folder)
     train, strays = _list_classes(folder, folder, skip=TEST_FOLDER)
     _require_classes(folder, train)
     _refuse_empty(folder, train)
@@ -53,8 +62,8 @@ def list_source(folder: Path) -> Listing:
 
 def list_domain(folder: Path) -> Listing:
     """An unlabelled domain: any tree of images, optionally with `_test/<class>/**`."""
-    _require_folder(folder)
-    train = tuple(Found(path, name) for path, name in _walk(folder, folder, skip=TEST_FOLDER))
+    folder = _require_folder(folder)
+    train = _list_unlabelled(folder)
     if not train:
         raise FolderUnusable(f"{folder} holds no files; put the domain's images there")
     test, strays = _list_test(folder)
@@ -63,13 +72,19 @@ def list_domain(folder: Path) -> Listing:
 
 def list_drop(folder: Path) -> Listing:
     """What came through the inbox: as a domain, but nothing has to be there, and temporary names are told too."""
-    train = tuple(Found(path, name) for path, name in _walk(folder, folder, skip=TEST_FOLDER))
-    test, strays = _list_test(folder)
-    return Listing(train, test, strays, _list_left_behind(folder))
+    try:
+        train = _list_unlabelled(folder)
+        test, strays = _list_test(folder)
+        return Listing(train, test, strays, _list_left_behind(folder))
+    except OSError as error:
+        if error.errno not in _OF_THE_FOLDER:
+            raise
+        raise FolderUnusable(f"{folder} cannot be read: {error.strerror}; make all of it readable for adaptd") from error
 
 
 def list_test_set(folder: Path) -> Listing:
     """Labelled test images: `<class>/**`."""
+    folder = _require_folder(folder)
     test, strays = _list_classes(folder, folder)
     if not test:
         raise FolderUnusable(f"{folder} holds no class folders with images; it needs <class>/<image>")
@@ -99,6 +114,10 @@ def split_by_class(
     return train, tuple(items[position] for position in sorted(chosen))
 
 
+def _list_unlabelled(folder: Path) -> tuple[Found, ...]:
+    return tuple(Found(path, name, root=folder) for path, name in _walk(folder, folder, skip=TEST_FOLDER))
+
+
 def _list_test(folder: Path) -> tuple[tuple[Found, ...], tuple[Found, ...]]:
     test = folder / TEST_FOLDER
     if not test.is_dir() or test.is_symlink():
@@ -108,53 +127,47 @@ def _list_test(folder: Path) -> tuple[tuple[Found, ...], tuple[Found, ...]]:
 
 def _list_left_behind(root: Path) -> tuple[Found, ...]:
     """Files and folders with temporary names; what is inside such a folder goes with it."""
-    found, folders = [], [root]
-    while folders:
-        with os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                path = Path(entry.path)
-                if is_temporary(entry.name) and not is_clutter(entry.name):
-                    found.append(Found(path, printable(path.relative_to(root))))
-                elif entry.is_dir(follow_symlinks=False) and not is_passed_over(entry.name):
-                    folders.append(path)
+    found = []
+    with opened(root) as top:
+        for inside, entry in walk(top, is_clutter):
+            *parents, name = inside.rstrip("/").split("/")
+            if entry is not None and is_temporary(name) and not any(map(is_passed_over, parents)):
+                found.append(Found(root / inside, printable(Path(inside)), root=root))
     return tuple(sorted(found, key=lambda file: os.fsencode(file.path)))
 
 
 def _list_classes(folder: Path, root: Path, skip: str = "") -> tuple[tuple[Found, ...], tuple[Found, ...]]:
     """Files in class folders, and files beside them."""
-    _require_folder(folder)
     labelled, strays = [], []
     depth = len(folder.relative_to(root).parts)
     for path, name in _walk(folder, root, skip):
         parts = name.split("/")[depth:]
         if len(parts) > 1:
-            labelled.append(Found(path, name, parts[0]))
+            labelled.append(Found(path, name, parts[0], root))
         else:
-            strays.append(Found(path, name))
+            strays.append(Found(path, name, root=root))
     return tuple(labelled), tuple(strays)
 
 
 def _walk(folder: Path, root: Path, skip: str = "") -> list[tuple[Path, str]]:
     """Everything below that is not a folder, with its path inside `root`, in the order of the names' bytes."""
-    found, folders = [], [folder]
-    while folders:
-        with os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                path = Path(entry.path)
-                if is_passed_over(entry.name) or (entry.name == skip and path.parent == folder):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(path)
-                else:
-                    found.append((path, printable(path.relative_to(root))))
-    return sorted(found, key=lambda item: os.fsencode(item[0].relative_to(root)))
+    prefix = folder.relative_to(root)
+    with opened(root) as top, entered(top, str(prefix)) as place:
+        inside = [
+            path
+            for path, entry in walk(place, is_passed_over)
+            if entry is not None and not entry.is_dir(follow_symlinks=False) and path.partition("/")[0] != skip
+        ]
+    return [(folder / path, printable(prefix / path)) for path in sorted(inside, key=os.fsencode)]
 
 
-def _require_folder(folder: Path) -> None:
+def _require_folder(folder: Path) -> Path:
+    """A folder of the user's; where its name is a link, what that leads to."""
     if not folder.exists():
         raise FolderUnusable(f"{folder} does not exist; check the path")
     if not folder.is_dir():
         raise FolderUnusable(f"{folder} is not a folder; give the folder that holds the images")
+    return folder.resolve() if folder.is_symlink() else folder
 
 
 def _require_classes(folder: Path, labelled: Sequence[Found]) -> None:

@@ -17,8 +17,8 @@ from adaptd.errors import IntakeError
 from adaptd.library.preprocessing import Limits, Preprocessing
 from adaptd.records import Reason
 
-Job = tuple[int, Path]
-"""A row of the pixels file, and the picture to go there."""
+Job = tuple[int, Path, Path | None]
+"""A row of the pixels file, the picture to go there, and the folder below which no link is followed."""
 
 Answer = dict[str, Any]
 """What a decoder found: the facts of a picture, or `reason` and `detail` of its rejection."""
@@ -58,7 +58,7 @@ class _Decoder:
 
     def give(self, job: Job) -> None:
         self.jobs.append(job)
-        self._send(json.dumps([job[0], os.fspath(job[1])]).encode() + b"\n")
+        self._send(json.dumps([job[0], os.fspath(job[1]), job[2] and os.fspath(job[2])]).encode() + b"\n")
 
     def _send(self, line: bytes) -> None:
         view = memoryview(line)

@@ -5,12 +5,9 @@ import os
 import stat
 from pathlib import Path
 
+from adaptd.beneath import holding, open_file, opened
 from adaptd.errors import ImageRejected
 from adaptd.records import Reason
-
-# O_NOFOLLOW refuses links and O_NONBLOCK returns from a FIFO that nobody writes to; fstat then asks the opened thing
-# itself, so that nothing can be swapped in between.
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 # What is wrong with this path. Any other errno (no descriptors, no memory) is the machine's trouble and is passed on.
 _REJECTED = {
@@ -27,15 +24,20 @@ _REJECTED = {
 }
 
 
-def read_untrusted(path: Path, max_bytes: int) -> bytes:
+def read_untrusted(path: Path, max_bytes: int, root: Path | None = None) -> bytes:
     """The bytes of a regular, non-empty file of at most `max_bytes`.
+
+    No step below `root`, the file's folder where that is None, may be a link. The opened thing itself is then asked what it is,
+    so that nothing can be swapped in between.
 
     Raises:
         ImageRejected: it is something else, or cannot be read.
         OSError: the machine cannot read files at the moment.
     """
     try:
-        descriptor = os.open(path, _FLAGS)
+        inside = path.name if root is None else str(path.relative_to(root))
+        with opened(root or path.parent, follow=root is None) as top, holding(top, inside) as (folder, name):
+            descriptor = open_file(folder, name)
         try:
             return _read(descriptor, max_bytes)
         finally:

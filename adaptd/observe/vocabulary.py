@@ -11,6 +11,8 @@ EVENTS: dict[EventKind, tuple[Tone, str]] = {
     EventKind.DROP_CLAIMED: ("plain", "A folder was complete and was taken out of the inbox."),
     EventKind.DROP_WAITS: ("plain", "A drop brought too little to learn from and waits for more."),
     EventKind.DROP_NOTHING_NEW: ("plain", "Every image of a drop was there before."),
+    EventKind.DROP_REFUSED: ("bad", "A drop cannot be taken out of the inbox; it is tried again now and then."),
+    EventKind.DROP_STUCK: ("bad", "Something of a drop cannot be moved; it is tried again now and then."),
     EventKind.DOMAIN_QUEUED: ("plain", "A drop's images were accepted, and an episode waits for its turn."),
     EventKind.IMPORT_FAILED: ("bad", "A drop could not be read at all."),
     EventKind.EPISODE_DONE: ("good", "An episode was committed: a row of R and a version."),

@@ -1,9 +1,14 @@
 """Where things lie in the state folder. Paths kept in the store are relative to it, so that a project can be moved."""
 
+import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from adaptd.records import Split
+
+LONGEST_NAME = 255
+"""Bytes that the name of a file or folder may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,12 @@ class Layout:
         return self.state / "quarantine"
 
     def quarantine(self, domain: str, number: int) -> Path:
-        """The quarantined files of one drop, by the domain's name, so that a person finds them."""
+        """The quarantined files of one drop, by the domain's name, so that a person finds them.
+
+        A name grows when odd characters are spelled out, and may then be too long for a folder.
+        """
+        if len(os.fsencode(domain)) > LONGEST_NAME:
+            domain = f"{domain[:40]}-{hashlib.sha256(os.fsencode(domain)).hexdigest()}"
         return self.quarantined / domain / str(number)
 
     @property

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from adaptd import files
 from adaptd.errors import PublishError, RepositoryConflict, StagingIncomplete, VersionDamaged
-from adaptd.files import hash_file, make_folder, remove, sync_folder, write_file
+from adaptd.files import hash_file, make_folder, remove, sync_folder, try_to_remove, write_file
 from adaptd.publishing.card import CARD_FILE, Card, read_card
 from adaptd.publishing.triton import CONFIG_FILE, MODEL_FILE, ModelConfig, is_version, read_version
 
@@ -150,7 +150,7 @@ class ModelRepository:
             withdrawn = self.staging / f"withdrawn-{version}"
             remove(withdrawn)
             _move(folder, withdrawn)
-            remove(withdrawn)
+            try_to_remove(withdrawn)
 
     def recover(self, promoted: Sequence[tuple[int, str]]) -> None:
         """After a start: finish what a kill left undone, oldest first, and clear the staging folder.
@@ -165,7 +165,7 @@ class ModelRepository:
             with contextlib.suppress(StagingIncomplete):
                 self.publish(version, sha256)
         for leftover in self.staging.iterdir() if self.staging.is_dir() else ():
-            remove(leftover)
+            try_to_remove(leftover)
 
     def _entries(self) -> list[Path]:
         return list(self.folder.iterdir()) if self.folder.is_dir() else []

@@ -10,7 +10,7 @@ from pathlib import Path
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
 from adaptd.project.lock import publishing_alone
-from adaptd.publishing.repository import ModelRepository
+from adaptd.publishing.repository import ModelRepository, Published
 from adaptd.publishing.triton import quantized_name
 from adaptd.records import EventKind, Version, VersionState
 from adaptd.releases.lineage import PUBLISHED
@@ -119,5 +119,26 @@ def _withdraw(project: Project, versions: Sequence[Version]) -> list[Path]:
             if found.version not in retired:
                 unexpected.append(found.folder)
             elif found != latest:
-                repository.withdraw(found.version)
+                try:
+                    repository.withdraw(found.version)
+                except OSError as problem:
+                    log.warning("%s: %s", _tell_undeleted(found), problem.strerror)
     return unexpected
+
+
+def list_undeleted(project: Project, store: Store) -> tuple[str, ...]:
+    """A sentence for each retired version that still stands in the models folder: another user owns it, say."""
+    with store.reading() as tx:
+        versions = tx.versions.list_all()
+    retired = {version.version for version in versions if version.state is VersionState.RETIRED}
+    found: list[str] = []
+    for name, promised in find_promises(versions).items():
+        repository = repository_of(project, name)
+        latest = repository.find_latest()
+        standing = (each for each in repository.list_versions() if each.version in retired - promised.keys())
+        found += [_tell_undeleted(each) for each in standing if each != latest]
+    return tuple(found)
+
+
+def _tell_undeleted(found: Published) -> str:
+    return f"version {found.version} is retired, but {found.folder} cannot be deleted: give adaptd the permission, or delete it"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import delete, func, insert, or_, select, update
 
@@ -69,6 +70,19 @@ class Drops(Repository):
     def count(self, drop_id: int, accepted: int, duplicates: int) -> None:
         """What an import found in a drop."""
         self._connection.execute(update(drops).where(drops.c.id == drop_id).values(accepted=accepted, duplicates=duplicates))
+
+    def set_taken(self, drop_id: int, fingerprint: str, at: datetime | None) -> None:
+        """What an import saw of a drop, and when. All of it is on the disk."""
+        values = {"taken": fingerprint, "taken_at": at, "unsynced": False}
+        self._connection.execute(update(drops).where(drops.c.id == drop_id).values(values))
+
+    def mark_unsynced(self, drop_ids: Sequence[int]) -> None:
+        """Their files are about to be brought to the disk: until `set_taken` it is not known whether they are there."""
+        self._connection.execute(update(drops).where(drops.c.id.in_(drop_ids)).values(unsynced=True))
+
+    def lose_images(self, drop_id: int, count: int) -> None:
+        """Some of its accepted images' files hold something else from now on."""
+        self._connection.execute(update(drops).where(drops.c.id == drop_id).values(accepted=drops.c.accepted - count))
 
     def give_back(self, domain_id: int, delivery: int) -> int:
         """Let the drops of a delivery that nothing was learned from wait again; how many wait. Deaths so far do not count."""

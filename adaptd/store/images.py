@@ -78,6 +78,11 @@ class Images(Repository):
         mine = (images.c.domain_id == domain_id, images.c.delivery == delivery)
         self._connection.execute(update(images).where(*mine).values(state=ImageState.REMOVED))
 
+    def forget_originals_of(self, image_ids: Sequence[int]) -> None:
+        """The files of these images are not kept any more."""
+        for chunk in _chunks(image_ids):
+            self._connection.execute(update(images).where(images.c.id.in_(chunk)).values(state=ImageState.REMOVED))
+
     def list_parts(self, domain_id: int) -> tuple[tuple[int, Split], ...]:
         """Which splits of which deliveries a domain has images in."""
         statement = select(images.c.delivery, images.c.split).where(images.c.domain_id == domain_id).distinct()

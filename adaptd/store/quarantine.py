@@ -1,8 +1,10 @@
 """Quarantine: files that cannot be used, with their reasons."""
 
-from sqlalchemy import delete, func, insert, select, update
+from collections.abc import Mapping, Sequence
 
-from adaptd.records import Quarantined
+from sqlalchemy import bindparam, delete, func, insert, select, update
+
+from adaptd.records import NewQuarantined, Quarantined
 from adaptd.store.repository import Repository, fields
 from adaptd.store.tables import domains, quarantine
 
@@ -19,6 +21,15 @@ class Quarantine(Repository):
         count = domains.c.quarantined + 1
         self._connection.execute(update(domains).where(domains.c.id == domain_id).values(quarantined=count))
         return key
+
+    def add_many(self, domain_id: int, files: Sequence[NewQuarantined]) -> None:
+        """Put many files of a domain into quarantine."""
+        if not files:
+            return
+        common = {"domain_id": domain_id, "created_at": self._clock()}
+        self._connection.execute(insert(quarantine), [common | {name: getattr(f, name) for name in f.__slots__} for f in files])
+        count = domains.c.quarantined + len(files)
+        self._connection.execute(update(domains).where(domains.c.id == domain_id).values(quarantined=count))
 
     def list_all(self, domain_id: int | None = None) -> tuple[Quarantined, ...]:
         """All quarantined files, or those of one domain."""
@@ -47,6 +58,12 @@ class Quarantine(Repository):
     def move(self, key: int, path: str) -> None:
         """The file lies elsewhere from now on."""
         self._connection.execute(update(quarantine).where(quarantine.c.id == key).values(path=path))
+
+    def move_many(self, paths: Mapping[int, str]) -> None:
+        """The same for many files, by key."""
+        if paths:
+            statement = update(quarantine).where(quarantine.c.id == bindparam("key")).values(path=bindparam("place"))
+            self._connection.execute(statement, [{"key": key, "place": path} for key, path in paths.items()])
 
     def remove(self, key: int) -> None:
         """The file is in quarantine no more: it was given back, or deleted."""

@@ -20,6 +20,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    false,
 )
 
 from adaptd.records import AccuracyKind, DomainState, EpisodeState, ImageState, Split, VersionState
@@ -62,7 +63,7 @@ domains = Table(
     "domains",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("name", String(63), nullable=False, unique=True),
+    Column("name", Text, nullable=False, unique=True),
     Column("position", Integer, unique=True),
     Column("state", String(16), nullable=False),
     Column("reason", Text),
@@ -71,6 +72,8 @@ domains = Table(
     Column("quarantined", Integer, nullable=False, server_default="0"),
     Column("created_at", UtcDateTime, nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
+    # Its name was made before revision 0004, in another way than names are made now.
+    Column("old_spelling", Boolean, nullable=False, server_default=false()),
     _one_of("state", DomainState),
 )
 
@@ -110,6 +113,11 @@ drops = Table(
     Column("duplicates", Integer, nullable=False, server_default="0"),
     Column("crashes", Integer, nullable=False, server_default="0"),
     Column("claimed_at", UtcDateTime, nullable=False),
+    # What the newest import saw of it, and when: whatever else lies in it came late.
+    Column("taken", String(64)),
+    Column("taken_at", UtcDateTime),
+    # Its files were about to be brought to the disk, and nobody said that they are there.
+    Column("unsynced", Boolean, nullable=False, server_default=false()),
     UniqueConstraint("domain_id", "number"),
 )
 
@@ -117,7 +125,7 @@ pauses = Table(
     "pauses",
     metadata,
     # A domain's name, or * for everything.
-    Column("scope", String(63), primary_key=True),
+    Column("scope", Text, primary_key=True),
     Column("reason", Text, nullable=False),
     Column("at", UtcDateTime, nullable=False),
 )
@@ -133,6 +141,9 @@ quarantine = Table(
     Column("detail", Text, nullable=False),
     Column("path", Text),
     Column("created_at", UtcDateTime, nullable=False),
+    # What it was when it was refused: another size or time says that somebody went on writing.
+    Column("size_bytes", BigInteger),
+    Column("mtime_ns", BigInteger),
 )
 
 episodes = Table(

@@ -1,6 +1,5 @@
 """`adaptd quarantine`: quarantined files are listed, given back or deleted; killed anywhere, nothing is lost or in two places."""
 
-import errno
 import json
 import os
 import signal
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from adaptd import files
+from adaptd import beneath, files
 from adaptd.care import restore as restoring
 from adaptd.care.fsck import check_project
 from adaptd.care.images import check_drops, check_duplicates, check_quarantine
@@ -20,7 +19,7 @@ THEIRS, OURS = 1, 2
 """The rows: of a file in a user's folder, and of one that was moved into quarantine."""
 
 
-CHANGING = {"_take_out", "_move", "_remove_empty", "move", "remove"}
+CHANGING = {"_take_out", "_move", "_bring", "_remove_empty", "rename", "remove"}
 """The functions that change something: before and between them a kill is as good as never having begun."""
 
 
@@ -38,7 +37,7 @@ def places(kept) -> list[Path]:
 def give_back(kept) -> None:
     """Restore the file, after finishing what was begun."""
     with kept.store() as store:
-        restoring.finish_interrupted(store, Layout(kept.state))
+        restoring.finish_interrupted(store, Layout(kept.state), kept.root / "inbox")
         chosen = [item for item in items(kept).values() if restoring.find_obstacle(item) is None]
         restoring.give_back(store, Layout(kept.state), kept.root / "inbox", chosen)
 
@@ -46,7 +45,7 @@ def give_back(kept) -> None:
 def delete(kept) -> None:
     """Purge it, likewise."""
     with kept.store() as store:
-        restoring.finish_interrupted(store, Layout(kept.state))
+        restoring.finish_interrupted(store, Layout(kept.state), kept.root / "inbox")
         chosen = [item for item in items(kept).values() if restoring.find_obstacle(item) is None]
         restoring.delete(store, Layout(kept.state), chosen)
 
@@ -60,7 +59,10 @@ def killed_at(line: int, work, kept) -> bool:
 
     def trace(frame, event, _):
         nonlocal left
-        if frame.f_code.co_filename not in {restoring.__file__, files.__file__} or frame.f_code.co_name not in CHANGING:
+        if (
+            frame.f_code.co_filename not in {restoring.__file__, files.__file__, beneath.__file__}
+            or frame.f_code.co_name not in CHANGING
+        ):
             return None
         if event == "line":
             left -= 1
@@ -181,7 +183,7 @@ class TestRestore:
             with kept.store() as store:
                 with store.writing() as tx:
                     tx.quarantine.move(max(items(kept)), str(target))
-                restoring.finish_interrupted(store, Layout(kept.state))
+                restoring.finish_interrupted(store, Layout(kept.state), inbox)
             assert ([path.name for path in target.parent.iterdir()], places(kept)) == (["notes.txt"], [])
         finally:
             import shutil
@@ -250,8 +252,7 @@ def test_a_target_taken_meanwhile(kept):
     with kept.store() as store:
         with store.writing() as tx:
             tx.quarantine.move(OURS, str(target))
-        with pytest.raises(FileExistsError) as problem:
-            restoring.finish_interrupted(store, Layout(kept.state))
-        assert problem.value.errno == errno.EEXIST
-        restoring.finish_interrupted(store, Layout(kept.state))
+        (trouble,) = restoring.finish_interrupted(store, Layout(kept.state), kept.root / "inbox")
+        assert "something else is there" in trouble
+        assert restoring.finish_interrupted(store, Layout(kept.state), kept.root / "inbox") == ()
     assert (target.read_bytes(), places(kept)) == (b"other", [kept.quarantined])

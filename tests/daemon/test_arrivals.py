@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import sqlite3
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from adaptd.intake.tree import Tree
 from adaptd.project.layers import Project
 from adaptd.project.settings import IntakeSettings, PathsSettings, Settings
 from adaptd.records import DomainState
-from adaptd.store import NewEpisode, Store
+from adaptd.store import NewDrop, NewEpisode, Store
 from adaptd.store.migrate import upgrade
 
 SETTLE_SECONDS = 5.0
@@ -164,30 +165,49 @@ def test_from_first_sight_to_claim(shop):
     """Seen, its domain is arriving; complete, it is a row and a folder of ours, and the domain is settled."""
     shop.drop("Camera 7")
     shop.look()
-    assert (shop.domains(), shop.drops()) == ({"camera-7": "arriving"}, [])
+    assert (shop.domains(), shop.drops()) == ({"Camera 7": "arriving"}, [])
     assert not shop.arrivals.is_quiet
     shop.look(SETTLE_SECONDS)
-    assert (shop.domains(), shop.drops()) == ({"camera-7": "settled"}, [(1, "domains/1/1", 2)])
+    assert (shop.domains(), shop.drops()) == ({"Camera 7": "settled"}, [(1, "domains/1/1", 2)])
     assert shop.claimed() == ["1.jpg", "2.jpg"]
     assert list(shop.inbox.iterdir()) == []
-    assert shop.events() == ["camera-7 is arriving", "camera-7: 2 files came as drop 1"]
+    assert shop.events() == ["Camera 7 is arriving", "Camera 7: 2 files came as drop 1"]
     assert shop.arrivals.is_quiet
 
 
-def test_two_folders_of_one_domain(shop):
-    """Each is a drop of its own, in the order in which they came."""
+def test_two_folders_are_two_domains(shop):
+    """However much their names look alike."""
     shop.drop("camera-7", "1.jpg")
     shop.drop("Camera 7", "2.jpg", "3.jpg")
     shop.settle()
+    assert shop.domains() == {"camera-7": "settled", "Camera 7": "settled"}
+    assert sorted(shop.drops()) == [(1, "domains/1/1", 2), (1, "domains/2/1", 1)]
+
+
+@pytest.mark.parametrize(("folder", "origin"), [("Camera 7", "/elsewhere/inbox/Camera 7"), ("Camera 7", None)])
+def test_a_folder_goes_on_feeding_the_domain_it_fed(shop, folder, origin):
+    """In a project of an older adaptd, `Camera 7` is `camera-7`; another folder that would have been is a domain of its own."""
+    shop.set_state("camera-7", DomainState.DONE)
+    with sqlite3.connect(shop.state / "adaptd.db") as database:
+        database.execute("UPDATE domains SET old_spelling = 1")
+    database.close()
+    if origin is not None:
+        with shop.store.writing() as tx:
+            drop = tx.drops.add(NewDrop(1, 1, "domains/1/1", origin, "", 1, 1))
+            tx.drops.take_in([drop.id], 1)
+    shop.drop(folder, "1.jpg")
+    shop.settle()
     assert shop.domains() == {"camera-7": "settled"}
-    assert shop.drops() == [(1, "domains/1/1", 1), (2, "domains/1/2", 2)]
+    shop.drop("CAMERA 7", "2.jpg")
+    shop.settle()
+    assert shop.domains() == {"camera-7": "settled", "CAMERA 7": "settled"}
 
 
 def test_the_row_comes_before_the_rename(shop, monkeypatch):
     """When the folder moves, the store has its row."""
     rows = []
-    claim = claiming.claim
-    monkeypatch.setattr(claiming, "claim", lambda *order: rows.extend(shop.drops()) or claim(*order))
+    claim = claiming.claim_by_rename
+    monkeypatch.setattr(claiming, "claim_by_rename", lambda *order: rows.extend(shop.drops()) or claim(*order))
     shop.drop("camera")
     shop.settle()
     assert rows == [(1, "domains/1/1", 2)]
@@ -259,7 +279,7 @@ def test_a_refused_drop_is_tried_again(shop, monkeypatch, before, problem):
     shop.look()
     seen = shop.domains()
     with monkeypatch.context() as patch:
-        patch.setattr(claiming, "claim", refuse(problem))
+        patch.setattr(claiming, "claim_by_rename", refuse(problem))
         shop.look(SETTLE_SECONDS)
         assert (shop.domains(), shop.drops(), shop.arrivals.warnings) == (seen, [], (str(problem),))
         assert shop.arrivals.is_quiet, "--drain does not wait for it"
@@ -280,9 +300,11 @@ def refuse(problem):
 
 def test_one_that_is_refused_does_not_hold_up_the_others(shop, monkeypatch):
     """Each is tried for itself."""
-    claim = claiming.claim
+    claim = claiming.claim_by_rename
     monkeypatch.setattr(
-        claiming, "claim", lambda folder, *rest: refuse(ClaimRefused("in use"))() if folder.name == "a" else claim(folder, *rest)
+        claiming,
+        "claim_by_rename",
+        lambda folder, *rest: refuse(ClaimRefused("in use"))() if folder.name == "a" else claim(folder, *rest),
     )
     shop.drop("a")
     shop.drop("b")
@@ -294,7 +316,7 @@ def test_a_drop_that_changed_settles_anew(shop, monkeypatch):
     """Nobody is told, and the next scans decide."""
     shop.drop("camera")
     with monkeypatch.context() as patch:
-        patch.setattr(claiming, "claim", refuse(DropChanged("it changed")))
+        patch.setattr(claiming, "claim_by_rename", refuse(DropChanged("it changed")))
         shop.settle()
         assert (shop.domains(), shop.drops(), shop.arrivals.warnings) == ({"camera": "arriving"}, [], ())
     shop.look()
@@ -305,7 +327,7 @@ def test_a_full_disk_is_the_intakes_trouble(shop, monkeypatch):
     """It is raised, the drop is where it was, and it is tried again without a wait of its own."""
     shop.drop("camera")
     with monkeypatch.context() as patch:
-        patch.setattr(claiming, "claim", refuse(OSError(errno.ENOSPC, "full")))
+        patch.setattr(claiming, "claim_by_rename", refuse(OSError(errno.ENOSPC, "full")))
         shop.look()
         with pytest.raises(OSError, match="full"):
             shop.look(SETTLE_SECONDS)
@@ -315,15 +337,14 @@ def test_a_full_disk_is_the_intakes_trouble(shop, monkeypatch):
 
 
 def test_a_disk_that_fails_after_the_rename(shop, monkeypatch):
-    """The drop is ours, though nobody knows yet whether that is safe: the next look goes on from there."""
-    shop.drop("camera")
+    """A sync that failed is not asked again: the drop goes back, and is renamed anew later."""
+    folder = shop.drop("camera")
     with monkeypatch.context() as patch:
-        patch.setattr(claiming, "sync", refuse(OSError(errno.EIO, "broken")))
-        shop.look()
-        with pytest.raises(OSError, match="broken"):
-            shop.look(SETTLE_SECONDS)
-    assert not shop.arrivals.is_quiet
-    shop.look()
+        patch.setattr(claiming, "sync_descriptor", refuse(OSError(errno.EIO, "broken")))
+        shop.settle()
+    assert (shop.domains(), shop.drops(), folder.is_dir()) == ({"camera": "arriving"}, [], True)
+    assert "broken" in shop.arrivals.warnings[0]
+    shop.look(REFUSED_SECONDS)
     assert (shop.domains(), shop.drops()) == ({"camera": "settled"}, [(1, "domains/1/1", 2)])
 
 
@@ -344,7 +365,7 @@ def test_a_locked_database_after_a_refusal(shop, monkeypatch):
     """The domain of a refused drop is what it was, a look later."""
     shop.set_state("camera", DomainState.FAILED, "why")
     shop.drop("camera")
-    monkeypatch.setattr(claiming, "claim", refuse(ClaimRefused("in use")))
+    monkeypatch.setattr(claiming, "claim_by_rename", refuse(ClaimRefused("in use")))
     with monkeypatch.context() as patch:
         patch.setattr(Deliveries, "remove", refuse(StoreBusy("locked")))
         with pytest.raises(StoreBusy):
@@ -356,7 +377,13 @@ def test_a_locked_database_after_a_refusal(shop, monkeypatch):
 
 @pytest.mark.parametrize(
     ("where", "name"),
-    [(module, "begin_claim"), (claiming, "make_folder"), (claiming, "sync"), (Deliveries, "confirm"), (Deliveries, "announce")],
+    [
+        (module, "begin_claim"),
+        (claiming, "make_folder"),
+        (claiming, "sync_descriptor"),
+        (Deliveries, "confirm"),
+        (Deliveries, "announce"),
+    ],
 )
 def test_a_start_after_a_kill(shop, monkeypatch, where, name):
     """Killed before the row, the rename or the end: the next process finishes it, once."""

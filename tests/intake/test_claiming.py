@@ -14,7 +14,7 @@ import pytest
 
 from adaptd.errors import ClaimRefused, DropChanged
 from adaptd.intake import moving
-from adaptd.intake.claiming import begin_claim, claim, finish_claim, require_room
+from adaptd.intake.claiming import begin_claim, claim, finish_claim
 from adaptd.intake.tree import read_tree
 from adaptd.text import printable
 
@@ -75,10 +75,12 @@ def test_what_goes_wrong_in_the_thread_is_told(inbox, plant, target):
 def test_room_is_asked_for_before_a_copy_alone(inbox, plant, tmp_path, other_disk):
     """A rename needs none."""
     drop = plant(inbox / "a", "1.jpg")
-    require_room(drop, tmp_path / "state/1", 10**18)
-    require_room(drop, other_disk / "state/1", 5)
-    with pytest.raises(ClaimRefused, match=f"does not fit on the disk of {other_disk}: make room"):
-        require_room(drop, other_disk / "state/1", 10**18)
+    os.truncate(drop / "1.jpg", 2**43)
+    settled = read_tree(drop).fingerprint
+    with pytest.raises(ClaimRefused, match=f"does not fit on the disk of {other_disk}/state: make room"):
+        begin_claim(drop, other_disk / "state/1", settled).result(timeout=30)
+    assert list((other_disk / "state").iterdir()) == []
+    assert begin_claim(drop, tmp_path / "state/1", settled).result(timeout=0) == ()
 
 
 def test_files_that_come_later_are_the_next_delivery(inbox, plant, target):
@@ -188,7 +190,7 @@ CLAIM = """
     drop, target = Path(sys.argv[1]), Path(sys.argv[2])
     claim(drop, target, read_tree(drop).fingerprint)
 """
-STEPS = ("rename", "fsync", "mkdir", "rmdir", "unlink", "symlink", "mknodat", "utimensat", "write")
+STEPS = ("rename", "renameat", "fsync", "mkdir", "mkdirat", "unlink", "unlinkat", "symlinkat", "mknodat", "utimensat", "write")
 
 
 def run_claim(drop, target, *around):
@@ -223,8 +225,8 @@ def test_killed_at_every_step_nothing_is_lost(inbox, plant, target):
         assert content(goal) == before
         assert list(inbox.iterdir()) == []
         assert [path.name for path in goal.parent.iterdir() if path.name.startswith(".")] == []
-    copies = {"fsync": 4 + 3 + 5, "unlink": 7, "rmdir": 3, "symlink": 1} if list(killed.values())[-1] else {}
-    assert killed["rename"] >= 1
+    copies = {"fsync": 4 + 3 + 5, "unlinkat": 6 + 3, "symlinkat": 1} if list(killed.values())[-1] else {}
+    assert killed["renameat"] >= 1
     assert all(killed[call] >= least for call, least in copies.items()), killed
 
 
@@ -232,7 +234,7 @@ def test_killed_at_every_step_nothing_is_lost(inbox, plant, target):
 def test_a_read_only_inbox_is_refused_with_the_remedy(inbox, plant, tmp_path, error):
     """The message names the other mode, and the drop is where it was."""
     drop = plant(inbox / "a", *NAMES)
-    run = run_claim(drop, tmp_path / "state/1", *strace(f"rename:error={error}"))
+    run = run_claim(drop, tmp_path / "state/1", *strace(f"renameat:error={error}"))
     assert "adaptd.errors.ClaimRefused" in run.stderr
     assert 'intake.mode = "in-place"' in run.stderr
     assert set(content(drop)) == set(NAMES)
@@ -262,15 +264,15 @@ def test_a_broken_or_full_disk_is_told_as_it_is(inbox, plant, other_disk, inject
 
 
 def test_a_full_disk_leaves_the_drop(tmp_path, plant):
-    """On a filesystem of 100 kB the copy is given up and removed."""
+    """On a filesystem of 100 kB, where even small files take 4 kB each, the copy is given up and removed."""
     if subprocess.run(["unshare", "-Urm", "true"], capture_output=True, check=False).returncode:
         pytest.skip("needs user namespaces: unshare -Urm")
-    drop = plant(tmp_path / "inbox" / "a", *NAMES)
-    (drop / "large.jpg").write_bytes(os.urandom(300_000))
+    names = {*NAMES, *(f"{number}-of-many.jpg" for number in range(60))}
+    drop = plant(tmp_path / "inbox" / "a", *names)
     (tmp_path / "state").mkdir()
     small = f'mount -t tmpfs -o size=100k none "{tmp_path}/state" && "$@"; code=$?; ls -A "{tmp_path}/state"; exit $code'
     run = run_claim(drop, tmp_path / "state/1", "unshare", "-Urm", "sh", "-c", small, "sh")
     assert run.returncode == 1
     assert "No space left on device" in run.stderr
     assert run.stdout == ""
-    assert set(content(drop)) == {*NAMES, "large.jpg"}
+    assert set(content(drop)) == names

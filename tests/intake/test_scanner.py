@@ -52,11 +52,11 @@ def test_what_is_no_drop_is_told_and_left_alone(scanner, inbox, clock, plant):
     (inbox / "link").symlink_to(inbox / "good")
     for _ in range(2):
         scan = scanner.scan()
-        told = {warning.path.name: warning.message for warning in scan.warnings}
-        assert set(told) == {"loose.jpg", "source", "日本", "link"}
-        assert "put it into a folder" in told["loose.jpg"]
-        assert "rename it" in told["source"]
-        assert "never followed" in told["link"]
+        told = {warning.names: warning.message for warning in scan.warnings}
+        assert set(told) == {("loose.jpg",), ("source", "日本"), ("link",)}
+        assert "makes them a domain" in told["loose.jpg",]
+        assert "rename them" in told["source", "日本"]
+        assert "never followed" in told["link",]
         assert [drop.domain for drop in scan.drops] == ["good"]
         clock.now += 5
     assert (inbox / "loose.jpg").exists()
@@ -154,8 +154,7 @@ def test_one_unreadable_drop_does_not_hide_the_others(scanner, inbox, plant):
     os.close(place)
     scan = scanner.scan()
     assert sorted(drop.domain for drop in scan.drops) == ["a", "z"]
-    assert [warning.path.name for warning in scan.warnings] == ["bad"]
-    assert "File name too long" in scan.warnings[0].message
+    assert [warning.names for warning in scan.warnings] == [("bad: File name too long",)]
 
 
 def test_a_vanished_inbox_is_an_alarm_and_a_new_one_is_accepted(scanner, inbox, clock, plant):

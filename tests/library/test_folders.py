@@ -1,7 +1,6 @@
 """Folders are listed completely, in a fixed order, and split fairly."""
 
 import os
-import re
 from collections import Counter
 
 import pytest
@@ -9,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptd.errors import FolderUnusable
-from adaptd.intake.names import find_domain_name
+from adaptd.intake.names import find_domain_name, find_folder_name
 from adaptd.library.folders import list_domain, list_source, list_test_set, split_by_class
-from adaptd.sections import NAME_PATTERN
+from adaptd.text import is_hidden
 
 
 def plant(folder, *names):
@@ -127,15 +126,29 @@ def test_golden_split():
 
 @pytest.mark.parametrize(
     ("folder", "name"),
-    [("Camera 7", "camera-7"), ("camera-7", "camera-7"), ("_Nacht.2024_", "nacht.2024"), ("日本", None), ("Source", None)],
+    [
+        ("Camera 7", "Camera 7"),
+        ("北京1", "北京1"),
+        ("_Nacht.2024_", "_Nacht.2024_"),
+        ("Source", None),
+        (" ", None),
+        ("a\x1b[1m", "a\\x1b[1m"),
+        ("a\\x1b[1m", "a\\\\x1b[1m"),
+        ("na\udcefve", "na\\xefve"),
+        ("\xad", "\\u00ad"),
+        ("*", "\\x2a"),
+    ],
 )
 def test_domains_are_named_after_folders(folder, name):
-    """Case and odd characters do not matter; what leaves nothing, or the source's name, names no domain."""
+    """By the very name, with what is not seen spelled out; the source's name, or nothing to see, names no domain."""
     assert find_domain_name(folder) == name
 
 
-@given(st.text())
-def test_every_domain_name_is_a_name(folder):
-    """Whatever the folder is called, its domain's name is one that settings and paths take."""
+@given(st.text(min_size=1).map(lambda text: text.replace("/", "").replace("\0", "")), st.booleans())
+def test_every_folder_is_another_domain(folder, bytes_too):
+    """From a domain's name its folder is found, so no two folders share one; and nothing in it is hidden."""
+    folder += "\udcff" if bytes_too else ""
     name = find_domain_name(folder)
-    assert name is None or re.fullmatch(NAME_PATTERN, name)
+    if name is not None:
+        assert find_folder_name(name) == folder
+        assert not any(map(is_hidden, name))

@@ -50,10 +50,17 @@ def is_pending(pid: int, number: signal.Signals) -> bool:
 class Daemon:
     """`adaptd run` on a project."""
 
-    def __init__(self, shop: Shop, log: Path, *words: str, env: dict[str, str | None] | None = None) -> None:
+    def __init__(
+        self, shop: Shop, log: Path, *words: str, env: dict[str, str | None] | None = None, user: int | None = None
+    ) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ADAPTD_")}
         settings = kept | {"PYTHONPATH": str(REPOSITORY)} | QUICK | (env or {})
         command = [sys.executable, "-m", "adaptd.cli.main", "--project", str(shop.root), "run", *words]
+        if user is not None:
+            # It may read everything, as our interpreter may lie in a closed home, and write only what is its own.
+            caps = "-all,+dac_read_search"
+            lower = [f"--inh-caps={caps}", f"--ambient-caps={caps}", f"--bounding-set={caps}"]
+            command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *lower, *command]
         self.shop, self.log = shop, log
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
@@ -159,8 +166,10 @@ def start(tmp_path: Path) -> Iterator[StartDaemon]:
     """Starts daemons; those of one test write one log. None survives its test."""
     started: list[Daemon] = []
 
-    def start_one(shop: Shop, *words: str, env: dict[str, str | None] | None = None, log: str = "log") -> Daemon:
-        started.append(Daemon(shop, tmp_path / log, *words, env=env))
+    def start_one(
+        shop: Shop, *words: str, env: dict[str, str | None] | None = None, log: str = "log", user: int | None = None
+    ) -> Daemon:
+        started.append(Daemon(shop, tmp_path / log, *words, env=env, user=user))
         return started[-1]
 
     yield start_one

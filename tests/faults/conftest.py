@@ -1,0 +1,158 @@
+"""The fault matrix of docs/reliability.md. `make test` runs each fault a few times, `make faults` as often as the matrix asks.
+
+ADAPTD_FAULTS names the file that takes the figures of a long run, a line of JSON each. There are two users who are not root: one
+whose files adaptd works with, and one who may write the inbox and means harm.
+"""
+
+import contextlib
+import functools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.process.conftest import drop, pictures, reference, start  # noqa: F401 (fixtures)
+
+OWNER, STRANGER = 65533, 65534
+SWAPS = int(os.environ.get("ADAPTD_SWAPS", "1000"))
+"""Swaps that every attack has to make; `make faults` asks for many."""
+
+SWAP = """
+    import ctypes, os, signal, sys
+    exchange, stopped, swaps = ctypes.CDLL(None).renameat2, [], 0
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
+    folder, one, other = os.open(sys.argv[1], os.O_RDONLY), os.fsencode(sys.argv[2]), os.fsencode(sys.argv[3])
+    print("ready", flush=True)
+    while not stopped:
+        swaps += exchange(folder, one, folder, other, 2) == 0
+    print(swaps, flush=True)
+"""
+
+
+LIBRARIES = f"{REPOSITORY}:{sysconfig.get_path('purelib')}"
+"""For PYTHONPATH: an interpreter beside the virtual environment finds what is in it."""
+
+
+def as_user(user: int) -> dict[str, Any]:
+    """What `subprocess` has to be told to run as another user."""
+    return {"user": user, "group": user, "extra_groups": [], "cwd": "/"}
+
+
+@functools.cache
+def find_python() -> str | None:
+    """An interpreter that another user may run: ours may lie in a home that is closed to others."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    for python in (sys.executable, f"/usr/bin/python{version}", f"/usr/local/bin/python{version}"):
+        with contextlib.suppress(OSError):
+            if not subprocess.run([python, "-c", ""], check=False, capture_output=True, **as_user(STRANGER)).returncode:
+                return python
+    return None
+
+
+def run_as(user: int, program: str, *words: object) -> subprocess.Popen[str]:
+    """A Python program of another user, with adaptd at hand."""
+    return subprocess.Popen(
+        [str(find_python()), "-c", textwrap.dedent(program), *map(str, words)],
+        umask=0,
+        env={"PYTHONPATH": LIBRARIES, "PATH": os.environ["PATH"]},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **as_user(user),
+    )
+
+
+class Attack:
+    """Somebody who exchanges two names in a folder, as fast as the kernel can, until asked how often that was."""
+
+    def __init__(self, folder: Path, one: str, other: str) -> None:
+        self._process = run_as(STRANGER, SWAP, folder, one, other)
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n", self._process.communicate()
+
+    def stop(self) -> int:
+        """End it; how many swaps it made."""
+        self._process.send_signal(signal.SIGTERM)
+        return int(self._process.communicate(timeout=30)[0])
+
+    def kill(self) -> None:
+        """At once."""
+        self._process.kill()
+        self._process.wait()
+
+
+class Ground:
+    """A folder that both users can reach, with an inbox for both and a home for one."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.inbox, self.state, self.home = root, root / "inbox", root / "state", root / "home"
+        for folder, mode in ((self.inbox, 0o777), (self.state, 0o700), (self.home, 0o700)):
+            folder.mkdir()
+            folder.chmod(mode)
+            os.chown(folder, OWNER, OWNER)
+
+    def give(self, user: int, folder: Path, mode: int = 0o777) -> Path:
+        """Let a user own a whole tree."""
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, user, user, follow_symlinks=False)
+            if path.is_dir() and not path.is_symlink():
+                path.chmod(mode)
+        return folder
+
+    def act(self, program: str, *words: object) -> str:
+        """Let the owner do something; what that prints."""
+        process = run_as(OWNER, program, *words)
+        output, errors = process.communicate(timeout=240)
+        assert process.returncode == 0, errors
+        return output
+
+
+@pytest.fixture
+def ground() -> Iterator[Ground]:
+    """On the disk of the temporary folder."""
+    if os.geteuid() != 0:
+        pytest.skip("needs two users: run as root")
+    if find_python() is None:
+        pytest.skip(f"needs an interpreter that other users may run, of the version of {sys.executable}")
+    root = Path(tempfile.mkdtemp(prefix="adaptd-faults-"))
+    root.chmod(0o755)
+    yield Ground(root)
+    shutil.rmtree(root)
+
+
+@pytest.fixture
+def attack() -> Iterator[Callable[[Path, str, str], Attack]]:
+    """Begins attacks; none survives its test."""
+    begun: list[Attack] = []
+
+    def begin(folder: Path, one: str, other: str) -> Attack:
+        begun.append(Attack(folder, one, other))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        with contextlib.suppress(ProcessLookupError):
+            one.kill()
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Writes down what a long run measured."""
+
+    def write(**values: object) -> None:
+        if file := os.environ.get("ADAPTD_FAULTS"):
+            with Path(file).open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps({"test": request.node.nodeid} | values) + "\n")
+
+    return write
