@@ -1,12 +1,19 @@
 """Text from outside as people may see it: odd bytes, hidden characters, moments. Decides nothing about where it is shown."""
 
+import json
 import os
+import re
 import unicodedata
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode's categories of characters that are not seen, and change what is: controls, directions, line breaks, unassigned."""
+
+_ODD = re.compile(r"[^ -~]")
+_ODD_IN_JSON = re.compile(r"[^ -~\n]")
 
 
 def is_hidden(character: str) -> bool:
@@ -16,7 +23,23 @@ def is_hidden(character: str) -> bool:
 
 def escape_hidden(text: str) -> str:
     """Text from outside as a terminal may see it: line breaks, control characters and marks of direction as escapes."""
-    return "".join(_escape(sign) if is_hidden(sign) else sign for sign in text)
+    return _ODD.sub(lambda odd: _escape(odd[0]) if is_hidden(odd[0]) else odd[0], text)
+
+
+def escape_json(text: str) -> str:
+    """A JSON text with the hidden characters of its strings as JSON's own escapes; its line breaks stay."""
+    return _ODD_IN_JSON.sub(lambda odd: json.dumps(odd[0])[1:-1] if is_hidden(odd[0]) else odd[0], text)
+
+
+def make_visible(document: Any) -> Any:
+    """A document of lists and mappings with every text in it as a terminal may see it."""
+    if isinstance(document, str):
+        return escape_hidden(document)
+    if isinstance(document, Mapping):
+        return {make_visible(key): make_visible(value) for key, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [make_visible(value) for value in document]
+    return document
 
 
 def _escape(sign: str) -> str:

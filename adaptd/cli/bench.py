@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adaptd.cli.output import say
 from adaptd.cli.progress import Show, progress_bar
 from adaptd.errors import ConfigError
 
@@ -42,11 +43,11 @@ def bench(
         title = f"{method} {seed}"
         with progress_bar(title) as show:
             grid.run(method, seed, _by_phase(show))
-        typer.echo(f"done: {title}", err=True)
+        say(f"done: {title}", err=True)
     results = grid.results()
     write_report(results, out)
-    typer.echo((out / "table.md").read_text(encoding="utf-8"))
-    typer.echo(f"{len(missing)} of {len(grid.cells)} cells run now; results and plots in {out}", err=True)
+    say(*(out / "table.md").read_text(encoding="utf-8").split("\n"))
+    say(f"{len(missing)} of {len(grid.cells)} cells run now; results and plots in {out}", err=True)
 
 
 def _load(

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from adaptd.cli.output import make_console, print_json
+from adaptd.cli.output import make_console, print_json, say
 from adaptd.cli.project import open_project
 
 app = typer.Typer(help="Show and check the settings.", no_args_is_help=True)
@@ -53,7 +53,7 @@ def _look_up(settings: dict[str, Any], name: str) -> Any:
 def check(context: typer.Context) -> None:
     """Say whether the settings hold; exit 5 and every problem where they don't."""
     project = open_project(context)
-    typer.echo(f"{project.root / 'adaptd.toml'}: fine, hash {project.settings.hash[:12]}")
+    say(f"{project.root / 'adaptd.toml'}: fine, hash {project.settings.hash[:12]}")
 
 
 @app.command()
@@ -64,6 +64,6 @@ def upgrade(context: typer.Context) -> None:
 
     done = upgrade_file(get_root(context.obj))
     if done is None:
-        typer.echo("every name is today's: nothing to do")
+        say("every name is today's: nothing to do")
         return
-    typer.echo("\n".join([f"written with today's names and every default; as it was: {done.kept}", *done.changed]))
+    say(f"written with today's names and every default; as it was: {done.kept}", *done.changed)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from adaptd.cli.output import say
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import Interrupted, PublishError
 
@@ -96,7 +97,7 @@ def pause(context: typer.Context, domain: NameOrAll = None) -> None:
     from adaptd.daemon import control
 
     with open_store(open_project(context)) as store:
-        typer.echo(control.pause(store, domain))
+        say(control.pause(store, domain))
 
 
 def resume(context: typer.Context, domain: NameOrAll = None) -> None:
@@ -104,7 +105,7 @@ def resume(context: typer.Context, domain: NameOrAll = None) -> None:
     from adaptd.daemon import control
 
     with open_store(open_project(context)) as store:
-        typer.echo(control.resume(store, domain))
+        say(control.resume(store, domain))
 
 
 def retry(context: typer.Context, domain: Name) -> None:
@@ -112,7 +113,7 @@ def retry(context: typer.Context, domain: Name) -> None:
     from adaptd.daemon import control
 
     with open_store(open_project(context)) as store:
-        typer.echo(control.retry(store, domain))
+        say(control.retry(store, domain))
 
 
 def cancel(context: typer.Context, domain: Name) -> None:
@@ -120,4 +121,4 @@ def cancel(context: typer.Context, domain: Name) -> None:
     from adaptd.daemon import control
 
     with open_store(open_project(context)) as store:
-        typer.echo(control.cancel(store, domain))
+        say(control.cancel(store, domain))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from adaptd.cli.output import print_json
+from adaptd.cli.output import print_json, say
 from adaptd.cli.project import backups, open_project
 from adaptd.errors import ExitCode
 
@@ -21,8 +21,8 @@ def upgrade(context: typer.Context) -> None:
     project = open_project(context)
     backup_file = migrate.upgrade(project.database, backups(project))
     if backup_file:
-        typer.echo(f"backed up to {backup_file}")
-    typer.echo(f"database is at revision {HEAD}")
+        say(f"backed up to {backup_file}")
+    say(f"database is at revision {HEAD}")
 
 
 @app.command()
@@ -34,7 +34,7 @@ def backup(
     from adaptd.store import migrate
 
     project = open_project(context)
-    typer.echo(f"backed up to {migrate.backup(project.database, out or backups(project))}")
+    say(f"backed up to {migrate.backup(project.database, out or backups(project))}")
 
 
 @app.command()
@@ -46,6 +46,6 @@ def check(context: typer.Context, as_json: Annotated[bool, typer.Option("--json"
     if as_json:
         print_json("adaptd.db-check/1", {"clean": not findings, "findings": findings})
     else:
-        typer.echo("\n".join(findings) or "database is clean")
+        say(*(findings or ["database is clean"]))
     if findings:
         raise typer.Exit(ExitCode.FAILURE)

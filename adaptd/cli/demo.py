@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
+from adaptd.cli.output import say
 from adaptd.cli.progress import progress_bar
 from adaptd.errors import ConfigError, EpisodeError, ProjectBusy
 
@@ -49,10 +50,10 @@ def demo(
             _show_prediction(_find_address(folder / "server.log", server), folder / "pictures" / targets[-1] / "_test")
             _run("--project", shop, "status")
             if keep:
-                typer.echo("\nThe daemon and the server go on until Ctrl-C.")
+                say("", "The daemon and the server go on until Ctrl-C.")
                 with contextlib.suppress(KeyboardInterrupt):
                     daemon.wait()
-    typer.echo(f"\nThe pictures, the project, logs and a plot of R are in {folder}: adaptd --project {shop} status")
+    say("", f"The pictures, the project, logs and a plot of R are in {folder}: adaptd --project {shop} status")
 
 
 def _make_folder(folder: Path) -> None:
@@ -95,7 +96,7 @@ def _write_data(folder: Path) -> tuple[str, ...]:
 
 def _command(*words: object) -> list[str]:
     texts = [str(word) for word in words]
-    typer.secho(f"\n$ adaptd {shlex.join(texts)}", bold=True)
+    say("", f"$ adaptd {shlex.join(texts)}", bold=True)
     return [sys.executable, "-m", "adaptd.cli.main", *texts]
 
 
@@ -118,7 +119,7 @@ def _started(shop: Path, command: str, log: Path) -> Iterator[subprocess.Popen[s
     """A command in the background, on any free port, that ends with the block."""
     ports = {"ADAPTD_METRICS__PORT": "0", "ADAPTD_SERVING__PORT": "0"}
     words = _command("--project", shop, command)
-    typer.echo(f"  in the background, log in {log}")
+    say(f"  in the background, log in {log}")
     with log.open("w") as file:
         process = subprocess.Popen(
             words, stdout=file, stderr=file, text=True, env=os.environ | ports, start_new_session=True, close_fds=False
@@ -135,7 +136,7 @@ def _started(shop: Path, command: str, log: Path) -> Iterator[subprocess.Popen[s
 
 def _drop(shop: Path, pictures: Path, daemon: subprocess.Popen[str]) -> None:
     """Copy a folder into the inbox, as a user would, and watch what becomes of it."""
-    typer.secho(f"\n$ cp -r {pictures} {shop}/inbox/", bold=True)
+    say("", f"$ cp -r {pictures} {shop}/inbox/", bold=True)
     shutil.copytree(pictures, shop / "inbox" / pictures.name)
     deadline = time.monotonic() + DOMAIN_SECONDS
     with progress_bar(pictures.name) as show:
@@ -161,16 +162,16 @@ def _read_status(shop: Path) -> dict[str, Any]:
 
 
 def _show_gains(matrix: dict[str, Any]) -> None:
-    typer.secho("\nWhat adapting brought, without a single label of the new domains:", bold=True)
+    say("", "What adapting brought, without a single label of the new domains:", bold=True)
     for name, before, after in zip(matrix["domains"], matrix["R"][0], matrix["R"][-1], strict=True):
-        typer.echo(f"  {name:<8} {before:6.1%} → {after:6.1%}")
+        say(f"  {name:<8} {before:6.1%} → {after:6.1%}")
 
 
 def _show_metrics(address: str) -> None:
-    typer.secho(f"\n$ curl {address}/metrics | grep accuracy", bold=True)
+    say("", f"$ curl {address}/metrics | grep accuracy", bold=True)
     text = _fetch(f"{address}/metrics").decode()
-    typer.echo("\n".join(line for line in text.splitlines() if line.startswith("adaptd_accuracy_ratio")))
-    typer.echo(f"the dashboard is at {address}")
+    say(*(line for line in text.splitlines() if line.startswith("adaptd_accuracy_ratio")))
+    say(f"the dashboard is at {address}")
 
 
 def _find_address(log: Path, server: subprocess.Popen[str]) -> str:
@@ -186,9 +187,9 @@ def _find_address(log: Path, server: subprocess.Popen[str]) -> str:
 
 def _show_prediction(address: str, tests: Path) -> None:
     picture = next(path for path in sorted(tests.rglob("*.png")))
-    typer.secho(f"\n$ curl --data-binary @{picture} {address}/predict", bold=True)
-    typer.echo(_fetch(f"{address}/predict", picture.read_bytes()).decode())
-    typer.echo(f"(its true class is {picture.parent.name})")
+    say("", f"$ curl --data-binary @{picture} {address}/predict", bold=True)
+    say(_fetch(f"{address}/predict", picture.read_bytes()).decode())
+    say(f"(its true class is {picture.parent.name})")
 
 
 def _fetch(url: str, body: bytes | None = None) -> bytes:

@@ -8,6 +8,7 @@ import typer
 from adaptd.cli.output import make_console, print_json
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import AdaptdError, ExitCode
+from adaptd.text import escape_hidden
 
 if TYPE_CHECKING:
     from adaptd.observe.doctor import Finding
@@ -47,8 +48,8 @@ def _show(findings: "list[Finding]") -> None:
 
     table = Table(box=None, pad_edge=False, show_header=False)
     for finding in findings:
-        remedy = f"\n[bold]→ {escape(finding.remedy)}[/]" if finding.remedy else ""
-        table.add_row(MARKS[finding.level], finding.name, escape(finding.fact) + remedy)
+        remedy = f"\n[bold]→ {escape(escape_hidden(finding.remedy))}[/]" if finding.remedy else ""
+        table.add_row(MARKS[finding.level], finding.name, escape(escape_hidden(finding.fact)) + remedy)
     console = make_console()
     console.print(table)
     worst = [sum(finding.level == level for finding in findings) for level in ("fail", "warn")]

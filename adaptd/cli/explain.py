@@ -6,10 +6,9 @@ from typing import Annotated, Any
 import typer
 from rich.filesize import decimal
 
-from adaptd.cli.output import print_json
+from adaptd.cli.output import print_json, say
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import DomainUnknown
-from adaptd.text import escape_hidden
 
 
 def explain(
@@ -32,7 +31,7 @@ def explain(
         print_json(SCHEMA, document)
     else:
         for line in _tell(document):
-            typer.echo(escape_hidden(line))
+            say(line)
 
 
 def _tell(story: dict[str, Any]) -> Iterator[str]:

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptd.cli.output import print_json
+from adaptd.cli.output import print_json, say
 from adaptd.cli.progress import progress_bar
 from adaptd.cli.project import open_project
 from adaptd.errors import ExitCode
-from adaptd.text import escape_hidden
 
 if TYPE_CHECKING:
     from adaptd.care.view import Finding
@@ -37,5 +36,5 @@ def fsck(
 
 def _show(findings: "tuple[Finding, ...]") -> None:
     for finding in findings:
-        typer.echo(f"{finding.invariant}  {escape_hidden(finding.what)}\n    → {escape_hidden(finding.repair)}")
-    typer.echo(f"{len(findings)} finding{'s' if len(findings) > 1 else ''}" if findings else "clean")
+        say(f"{finding.invariant}  {finding.what}", f"    → {finding.repair}")
+    say(f"{len(findings)} finding{'s' if len(findings) > 1 else ''}" if findings else "clean")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.filesize import decimal
 
-from adaptd.cli.output import print_json
+from adaptd.cli.output import print_json, say
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import ExitCode, NotConfirmed
 from adaptd.text import escape_hidden, printable
@@ -79,11 +79,10 @@ def _delete(store: "Store", deletables: "list[Deletable]") -> None:
     from adaptd.care.gc import delete
 
     left = delete(store, deletables)
-    for sentence in left:
-        typer.echo(f"adaptd: {escape_hidden(sentence)}", err=True)
+    say(*(f"adaptd: {sentence}" for sentence in left), err=True)
     if left:
         raise typer.Exit(ExitCode.FAILURE)
-    typer.echo(f"deleted, {decimal(sum(deletable.size_bytes for deletable in deletables))} freed", err=True)
+    say(f"deleted, {decimal(sum(deletable.size_bytes for deletable in deletables))} freed", err=True)
 
 
 def _show(project: "Project", deletables: "tuple[Deletable, ...]", as_json: bool) -> None:
@@ -102,9 +101,9 @@ def _show(project: "Project", deletables: "tuple[Deletable, ...]", as_json: bool
         return
     for deletable in deletables:
         where = escape_hidden(", ".join(_inside(project.state, path) for path in deletable.paths))
-        typer.echo(f"{decimal(deletable.size_bytes):>9}  {deletable.kind:10} {where}")
-        typer.echo(f"{'':23}{escape_hidden(deletable.reason)}")
-    typer.echo(f"{decimal(total)} can be freed" if deletables else "nothing to delete")
+        say(f"{decimal(deletable.size_bytes):>9}  {deletable.kind:10} {where}")
+        say(f"{'':23}{escape_hidden(deletable.reason)}")
+    say(f"{decimal(total)} can be freed" if deletables else "nothing to delete")
 
 
 def _inside(state: Path, path: Path) -> str:

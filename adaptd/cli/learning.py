@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adaptd.cli.output import make_console, print_json
+from adaptd.cli.output import make_console, print_json, say
 from adaptd.cli.progress import progress_bar
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import ConfigError
@@ -116,7 +116,7 @@ def _tell_imported(imported: "Imported") -> Episode:
         parts.append(f"{imported.quarantined:,} files quarantined")
     if imported.duplicates:
         parts.append(f"{imported.duplicates:,} duplicates left out")
-    typer.echo(", ".join(parts), err=True)
+    say(", ".join(parts), err=True)
     return imported.episode
 
 
@@ -130,7 +130,7 @@ def _run(project: "Project", store: "Store", episode: Episode, stop: "Stop", as_
     with store.reading() as tx:
         number = tx.episodes.next_number()
     if episode.attempts:
-        typer.echo(f"episode {number} goes on where it was interrupted, with the images and settings it began with", err=True)
+        say(f"episode {number} goes on where it was interrupted, with the images and settings it began with", err=True)
     with progress_bar(f"episode {number}") as show:
 
         def show_step(report: "StepReport", accuracy: float | None) -> None:
@@ -160,12 +160,10 @@ def _tell_finished(store: "Store", finished: "Finished", as_json: bool) -> None:
     make_console().print(render_matrix(matrix))
     for name, loss in finished.report["cross_entropy"].items():
         if loss["before"] is not None:
-            typer.echo(f"{name} cross-entropy {loss['before']:.4f} → {loss['after']:.4f}")
-    typer.echo(
-        f"episode {finished.number} done in {finished.report['seconds']:.0f} s: version {version.version} is {version.state}"
-    )
+            say(f"{name} cross-entropy {loss['before']:.4f} → {loss['after']:.4f}")
+    say(f"episode {finished.number} done in {finished.report['seconds']:.0f} s: version {version.version} is {version.state}")
     if version.state is VersionState.REJECTED:
-        typer.echo("\n".join(f"  {reason}" for reason in reasons))
+        say(*(f"  {reason}" for reason in reasons))
 
 
 def _name_domain(project: "Project", folder: Path, name: str | None) -> str:

@@ -1,7 +1,6 @@
 """`adaptd`: all commands, and how errors reach the user. Each command lives in the module of its room."""
 
 import sys
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -27,8 +26,8 @@ from adaptd.cli import (
     status,
     versions,
 )
-from adaptd.cli.output import print_json
-from adaptd.errors import AdaptdError, ExitCode
+from adaptd.cli.output import guard_streams, print_json, say
+from adaptd.errors import AdaptdError, ConfigError, ExitCode
 
 app = typer.Typer(
     name="adaptd",
@@ -82,22 +81,22 @@ def version(as_json: Annotated[bool, typer.Option("--json", help="Machine-readab
     if as_json:
         print_json("adaptd.version/1", {"version": __version__})
     else:
-        typer.echo(f"adaptd {__version__}")
+        say(f"adaptd {__version__}")
 
 
 def main() -> None:
     """Run a command; an expected error becomes one message and its exit code, never a traceback."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # None where the caller closed it
-            stream.reconfigure(errors="replace")  # a terminal without arrows or umlauts gets question marks
+    guard_streams()
     try:
         app()
     except AdaptdError as problem:
-        typer.echo(f"adaptd: {problem}", err=True)
+        # Only what is wrong with the settings comes in several lines, and those are the user's own.
+        lines = str(problem).split("\n") if isinstance(problem, ConfigError) else [str(problem)]
+        say(f"adaptd: {lines[0]}", *lines[1:], err=True)
         sys.exit(problem.exit_code)
     except OSError as problem:
         where = f"{problem.filename}: " if problem.filename else ""
-        typer.echo(
+        say(
             f"adaptd: {where}{problem.strerror or problem}; check that it exists, may be read and written, and has room", err=True
         )
         sys.exit(ExitCode.FAILURE)

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptd.cli.output import make_console, print_json
+from adaptd.cli.output import make_console, print_json, say
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import NothingToLearn
+from adaptd.text import escape_hidden
 
 EMPTY = "R is empty: run `adaptd source import DIR` first"
 
@@ -39,11 +40,11 @@ def matrix(
         from adaptd.evaluation.plots import plot_matrix
 
         plot_matrix(found, plot, project.settings.model.name)
-        typer.echo(f"drew {plot}", err=True)
+        say(f"drew {plot}", err=True)
     if as_json:
         print_json("adaptd.matrix/1", found.to_json() | {"metrics": summarize(found).to_json()})
     elif as_csv:
-        typer.echo(found.to_csv(), nl=False)
+        say(*found.to_csv().rstrip("\n").split("\n"))
     else:
         make_console().print(render_matrix(found))
 
@@ -51,6 +52,7 @@ def matrix(
 def render_matrix(found: "Matrix") -> "RenderableType":
     """R as a table, its metrics below."""
     from rich.console import Group
+    from rich.markup import escape
     from rich.table import Table
 
     from adaptd.evaluation.metrics import summarize
@@ -60,7 +62,7 @@ def render_matrix(found: "Matrix") -> "RenderableType":
     table = Table(title="R: accuracy after each episode, %", title_justify="left", caption="~ estimated, without labels")
     table.add_column("episode", justify="right")
     for name in found.domains:
-        table.add_column(name, justify="right")
+        table.add_column(escape(escape_hidden(name)), justify="right")
     for episode, row in zip(found.episodes, found.rows, strict=True):
         table.add_row(str(episode), *map(_cell, row))
     return Group(table, _totals(summarize(found)))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-import typer
+from adaptd.cli.output import say
 
 LINE_SECONDS = 10.0
 
@@ -55,6 +55,6 @@ def _lines(title: str) -> Show:
             return
         last = now
         left = f", {(now - start) * (total - done) / done:.0f} s left" if 0 < done < total else ""
-        typer.echo(f"{title}: {done}/{total}{left}{f', {note}' if note else ''}", err=True)
+        say(f"{title}: {done}/{total}{left}{f', {note}' if note else ''}", err=True)
 
     return show

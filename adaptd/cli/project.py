@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from adaptd.cli.output import say
 from adaptd.errors import ConfigError
 from adaptd.files import replace_file
 
@@ -79,8 +80,8 @@ def init(
 
         upgrade(project.database, backups(project))
     replace_file(folder / CONFIG_FILE, text.encode())
-    typer.echo(f"made {folder}: settings in {folder / CONFIG_FILE}")
-    typer.echo(f"next: adaptd --project {shlex.quote(str(folder))} source import DIR   (labelled pictures, one folder a class)")
+    say(f"made {folder}: settings in {folder / CONFIG_FILE}")
+    say(f"next: adaptd --project {shlex.quote(str(folder))} source import DIR   (labelled pictures, one folder a class)")
 
 
 def _model_name(folder: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptd.cli.gc import confirm
-from adaptd.cli.output import make_console, print_json
+from adaptd.cli.output import make_console, print_json, say
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import ExitCode, StoreConflict
 from adaptd.records import Quarantined
@@ -51,7 +51,7 @@ def restore(context: typer.Context, ids: Ids = None, domain: InDomain = None, re
         _tell_troubles(finish_interrupted(store, layout, project.inbox))
         chosen, kept = _choose(store, ids, domain, reason)
         for item_id, path in give_back(store, layout, project.inbox, chosen).items():
-            typer.echo(f"{item_id}: {'was gone, forgotten' if path is None else escape_hidden(str(path))}")
+            say(f"{item_id}: {'was gone, forgotten' if path is None else path}")
     _tell(kept)
 
 
@@ -75,13 +75,13 @@ def purge(
         if chosen:
             confirm(f"delete {len(chosen)} files for good", yes)
             delete(store, layout, chosen)
-            typer.echo(f"deleted {len(chosen)} files")
+            say(f"deleted {len(chosen)} files")
     _tell(kept)
 
 
 def _tell_troubles(troubles: tuple[str, ...]) -> None:
     for trouble in troubles:
-        typer.echo(escape_hidden(trouble), err=True)
+        say(trouble, err=True)
 
 
 def _choose(
@@ -108,7 +108,7 @@ def _list(tx: "Transaction", domain: str | None) -> tuple[Quarantined, ...]:
 
 def _tell(kept: list[tuple[Quarantined, str]]) -> None:
     for item, why in kept:
-        typer.echo(f"{item.id}: {escape_hidden(item.name)} stays: {escape_hidden(why)}", err=True)
+        say(f"{item.id}: {item.name} stays: {why}", err=True)
     if kept:
         raise typer.Exit(ExitCode.FAILURE)
 
@@ -130,7 +130,7 @@ def _show(items: tuple[Quarantined, ...], names: dict[int, str], reasons: dict[s
     from rich.text import Text
 
     if not items:
-        typer.echo("quarantine is empty")
+        say("quarantine is empty")
         return
     table = Table(box=None, pad_edge=False)
     for title in ("id", "domain", "name", "reason", "detail"):

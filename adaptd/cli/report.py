@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from adaptd.cli.output import say
 from adaptd.cli.project import open_project, open_store
 
 
@@ -23,4 +24,4 @@ def report(
         site = Site(project, store, lambda: find_holder(project.state), StoredPictures(project.state))
         text = make_report(tx, site)
     out.write_text(text, encoding="utf-8")
-    typer.echo(f"wrote {out}: {len(text) / 1e6:.1f} MB")
+    say(f"wrote {out}: {len(text) / 1e6:.1f} MB")

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adaptd.cli.output import make_console, print_json
+from adaptd.cli.output import make_console, print_json, say
 from adaptd.cli.project import open_project
 from adaptd.errors import ExitCode
+from adaptd.text import make_visible
 
 if TYPE_CHECKING:
     from adaptd.library.preprocessing import Limits
@@ -33,7 +34,7 @@ def serve(context: typer.Context, host: Host = None, port: Port = None, token: T
     settings = project.settings
     check_exposure(settings.serving, insecure)
     set_up_logs(settings.logging.level, settings.logging.format)
-    run_server(settings.serving, project.models / settings.model.name, _limits(project), typer.echo)
+    run_server(settings.serving, project.models / settings.model.name, _limits(project), say)
 
 
 def predict(
@@ -75,7 +76,7 @@ def _print_table(title: str, rows: list[dict[str, Any]]) -> None:
         table.add_column(heading, overflow="fold")
     table.add_column("probability", justify="right")
     table.add_column("next")
-    for row in rows:
+    for row in make_visible(rows):
         if "error" in row:
             table.add_row(escape(row["image"]), f"[red]{escape(row['error'])}[/]", "", "")
             continue

@@ -9,7 +9,7 @@ import typer
 from adaptd.cli.output import make_console, print_json
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import ExitCode
-from adaptd.text import escape_hidden
+from adaptd.text import make_visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -74,22 +74,25 @@ def render(document: dict[str, Any]) -> "RenderableType":
     from rich.console import Group
     from rich.markup import escape
 
+    document = make_visible(document)
     parts = [_headline(document), _queue(document["queue"]), _matrix(document)]
-    parts += [f"[yellow]! {escape(escape_hidden(warning))}[/]" for warning in document["daemon"]["warnings"]]
+    parts += [f"[yellow]! {escape(warning)}[/]" for warning in document["daemon"]["warnings"]]
     return Group(*(part for part in parts if part is not None))
 
 
 def _headline(document: dict[str, Any]) -> str:
+    from rich.markup import escape
+
     daemon, served, episode = document["daemon"], document["served"], document["episode"]
     process = f"running as {daemon['pid']}, {daemon['state']}" if daemon["running"] else "not running"
     if daemon["pid"] and not daemon["running"]:
         process = f"not running; adaptd {daemon['command']} works as {daemon['pid']}"
     serving = f"version {served['version']} since {served['promoted_at']}" if served else "nothing promoted yet"
-    lines = [f"[bold]{document['model']}[/] in {document['project']}", f"daemon   {process}", f"serves   {serving}"]
+    lines = [f"[bold]{document['model']}[/] in {escape(document['project'])}", f"daemon   {process}", f"serves   {serving}"]
     if episode:
         eta = "" if episode["eta_seconds"] is None else f", {episode['eta_seconds']:.0f} s left"
         done = f"{episode['phase']} {episode['step']}/{episode['steps']} ({episode['progress']:.0%}{eta})"
-        lines.append(f"episode  {episode['number']} on {episode['domain']}: {done}")
+        lines.append(f"episode  {episode['number']} on {escape(episode['domain'])}: {done}")
         lines += [f"         {live}"] if (live := _live(episode["live"])) else []
     return "\n".join(lines)
 
@@ -112,8 +115,8 @@ def _queue(queue: list[dict[str, Any]]) -> "RenderableType":
             title, justify="right" if title in {"images", "quarantined"} else "left", style="dim" if title == "state" else ""
         )
     for item in queue[-QUEUE_SHOWN:]:
-        why = escape(escape_hidden(item["reason"] or ""))
-        table.add_row(item["domain"], item["state"], f"{item['images']:,}", f"{item['quarantined']:,}", f"[dim]{why}[/]")
+        why = escape(item["reason"] or "")
+        table.add_row(escape(item["domain"]), item["state"], f"{item['images']:,}", f"{item['quarantined']:,}", f"[dim]{why}[/]")
     if len(queue) > QUEUE_SHOWN:
         table.caption = f"the newest {QUEUE_SHOWN} of {len(queue)}"
     return table
@@ -121,11 +124,15 @@ def _queue(queue: list[dict[str, Any]]) -> "RenderableType":
 
 def _matrix(document: dict[str, Any]) -> "RenderableType | None":
     """The last row of R with its metrics, each accuracy with the word that says how it is known."""
+    from rich.markup import escape
+
     matrix, metrics = document["matrix"], document["metrics"]
     if not matrix["R"]:
         return None
     row = list(zip(matrix["domains"], matrix["R"][-1], matrix["kind"][-1], strict=True))
-    shown = [f"{name} {value:.1%} {kind}" for name, value, kind in row[:1] + row[1:][-DOMAINS_SHOWN:] if value is not None]
+    shown = [
+        f"{escape(name)} {value:.1%} {kind}" for name, value, kind in row[:1] + row[1:][-DOMAINS_SHOWN:] if value is not None
+    ]
     totals = [
         f"{name.upper()} {metrics[name]:+.1%}" if name == "bwt" else f"{name.upper()} {metrics[name]:.1%}"
         for name in ("acc", "acc_targets", "bwt")

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adaptd.cli.output import make_console, print_json
+from adaptd.cli.output import make_console, print_json, say
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import PublishError
+from adaptd.text import escape_hidden, make_visible
 
 if TYPE_CHECKING:
     from adaptd.releases.difference import Difference
@@ -27,7 +28,7 @@ def versions(context: typer.Context, as_json: Json = False) -> None:
         print_json(SCHEMA, {"versions": found})
         return
     if not found:
-        typer.echo("no version yet: adaptd source import DIR makes the first")
+        say("no version yet: adaptd source import DIR makes the first")
         return
     _show_versions(found)
 
@@ -46,7 +47,7 @@ def promote(
     project = open_project(context)
     with open_store(project) as store:
         version = promote_version(project, store, number, why.strip() if force else None)
-    typer.echo(f"version {version.version} is promoted" + (f": the weights of version {number}" if version.restores else ""))
+    say(f"version {version.version} is promoted" + (f": the weights of version {number}" if version.restores else ""))
 
 
 def rollback(
@@ -61,7 +62,7 @@ def rollback(
     project = open_project(context)
     with open_store(project) as store:
         version = roll_back(project, store, number)
-    typer.echo(f"version {version.version} is promoted: the weights of version {version.restores}")
+    say(f"version {version.version} is promoted: the weights of version {version.restores}")
 
 
 def diff(
@@ -85,7 +86,7 @@ def diff(
         from adaptd.evaluation.plots import plot_flips
 
         plot_flips(difference.examples, plot)
-        typer.echo(f"wrote {plot}", err=True)
+        say(f"wrote {plot}", err=True)
     if as_json:
         print_json("adaptd.diff/1", difference.to_json())
     else:
@@ -99,7 +100,7 @@ def _show_versions(found: list[dict[str, Any]]) -> None:
     table = Table(box=None, pad_edge=False)
     for title in ("version", "state", "parent", "episode", "domain", "gate"):
         table.add_column(title, justify="right" if title in {"version", "parent", "episode"} else "left")
-    for item in found:
+    for item in make_visible(found):
         gate = item["gate"] or {"passed": None, "reasons": ["not judged"]}
         state = f"[bold green]{item['state']}, served[/]" if item["served"] else item["state"]
         origin = f" (restores {item['restores']})" if item["restores"] else ""
@@ -125,9 +126,11 @@ def _show_difference(difference: "Difference") -> None:
     for row in difference.rows:
         accuracies = [f"{value:.1%} {row.kind}" if value is not None else "–" for value in (row.before, row.after)]
         table.add_row(
-            escape(row.domain), *accuracies, *("–" if n is None else str(n) for n in (row.better, row.worse, row.other))
+            escape(escape_hidden(row.domain)),
+            *accuracies,
+            *("–" if n is None else str(n) for n in (row.better, row.worse, row.other)),
         )
     make_console().print(table)
     for example in difference.examples:
         truth = f", truth {example.label}" if example.label else ""
-        typer.echo(f"{example.domain}/{example.name}: {example.before} → {example.after}{truth}")
+        say(f"{example.domain}/{example.name}: {example.before} → {example.after}{truth}")

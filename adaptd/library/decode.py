@@ -83,6 +83,14 @@ def decode_bytes(data: bytes, preprocessing: Preprocessing, limits: Limits) -> D
     return DecodedImage(pixels, hashlib.sha256(data).hexdigest(), len(data), width, height)
 
 
+def measure_pixels(data: bytes) -> int:
+    """How many pixels a file's header says that it has; 0 where none can be read, and decoding it tells why."""
+    # What reading garbage may raise is open-ended.
+    with suppress(Exception), Image.open(BytesIO(data), formats=_FORMATS) as image:
+        return image.width * image.height
+    return 0
+
+
 def _check_pixels(width: int, height: int, limits: Limits) -> None:
     # Pillow only warns from MAX_IMAGE_PIXELS on; here that is refused, however high the setting is.
     allowed = min(limits.max_pixels, Image.MAX_IMAGE_PIXELS or limits.max_pixels)

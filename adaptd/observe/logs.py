@@ -6,7 +6,7 @@ import sys
 from datetime import UTC, datetime
 from typing import IO
 
-from adaptd.text import escape_hidden, to_iso
+from adaptd.text import escape_hidden, escape_json, to_iso
 
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -30,7 +30,7 @@ class JsonFormatter(logging.Formatter):
         line |= _extras(record)
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return escape_json(json.dumps(line, default=str, ensure_ascii=False))
 
 
 class HumanFormatter(logging.Formatter):
@@ -40,7 +40,8 @@ class HumanFormatter(logging.Formatter):
         """The line."""
         when = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
         extras = "".join(f" {name}={value}" for name, value in _extras(record).items())
-        trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
+        lines = self.formatException(record.exc_info).split("\n") if record.exc_info else []
+        trace = "".join(f"\n{escape_hidden(line)}" for line in lines)
         return f"{when} {record.levelname.lower():7} {escape_hidden(record.getMessage() + extras)}{trace}"
 
 

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from adaptd.errors import ClientLeft, NothingPublished, RequestRefused
 from adaptd.observe.serving_metrics import ServingMetrics
 from adaptd.serving.endpoints import Endpoints, Request
-from adaptd.serving.http import Answer, BodyReader, error_answer, find_header
+from adaptd.serving.http import Answer, BodyReader, Budget, Held, error_answer, find_header
 
 log = logging.getLogger("adaptd.serving")
 
@@ -42,16 +42,23 @@ class Application:
         endpoints: what is answered.
         metrics: where requests are counted.
         bodies: reads bodies within their limits.
+        budget: for what all requests hold in memory.
         request_seconds: how long a body may take to arrive.
         token: what clients must send; empty for none.
     """
 
     def __init__(
-        self, endpoints: Endpoints, metrics: ServingMetrics, bodies: BodyReader, request_seconds: float, token: str
+        self,
+        endpoints: Endpoints,
+        metrics: ServingMetrics,
+        bodies: BodyReader,
+        budget: Budget,
+        request_seconds: float,
+        token: str,
     ) -> None:
         self._catalogue = endpoints.catalogue
         self._metrics = metrics
-        self._bodies = bodies
+        self._bodies, self._budget = bodies, budget
         self._request_seconds = request_seconds
         self._token = token.encode()
         self._fixed = {
@@ -75,12 +82,12 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         start = time.perf_counter()
-        endpoint = "other"
+        endpoint, held = "other", Held(self._budget)
         try:
             route, version = self._find(scope["path"])
             endpoint = route.endpoint
             self._check(scope, route)
-            request = await self._read(scope, receive, version)
+            request = await self._read(scope, receive, version, held)
             answer = await route.answer(request)
         except ClientLeft:
             self._metrics.answered(endpoint, CLIENT_LEFT, time.perf_counter() - start)
@@ -93,6 +100,8 @@ class Application:
         except Exception:
             log.exception("a request to %s failed", endpoint)
             answer = error_answer(500, "internal error; the server's log has the details")
+        finally:
+            held.close()
         await answer.send(send)
         self._metrics.answered(endpoint, answer.status, time.perf_counter() - start)
 
@@ -124,17 +133,18 @@ class Application:
         if scope["method"] != route.method and not (scope["method"] == "HEAD" and route.method == "GET"):
             raise RequestRefused(405, f"use {route.method} here")
 
-    async def _read(self, scope: Scope, receive: Receive, version: str | None) -> Request:
+    async def _read(self, scope: Scope, receive: Receive, version: str | None, held: Held) -> Request:
         """The whole request; its body only where one is awaited."""
         headers = scope["headers"]
         if scope["method"] != "POST":
             return Request(headers, scope["query_string"], b"", version, scope["state"]["gone"])
         try:
             async with asyncio.timeout(self._request_seconds):
-                body = await self._bodies.read(headers, receive)
+                body = await self._bodies.read(headers, receive, held)
         except TimeoutError:
             raise RequestRefused(408, f"the request did not arrive within {self._request_seconds:g} seconds") from None
         encoding = find_header(headers, b"content-encoding")
         if encoding is not None and encoding != b"identity":
             body = await asyncio.to_thread(self._bodies.unpack, body, encoding.lower())
+            held.add(len(body))
         return Request(headers, scope["query_string"], body, version, scope["state"]["gone"])

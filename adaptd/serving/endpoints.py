@@ -11,20 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptd.errors import ImageRejected, RequestRefused
-from adaptd.library.preprocessing import Limits
 from adaptd.observe.serving_metrics import ServingMetrics
 from adaptd.serving.batching import Batcher
 from adaptd.serving.catalogue import Catalogue
+from adaptd.serving.decoding import Decoding
 from adaptd.serving.descriptions import describe_config, describe_index, describe_model, describe_server
 from adaptd.serving.http import BINARY, Answer, Header, find_header, json_answer
 from adaptd.serving.models import parse_version
-from adaptd.serving.predictions import decode_images, describe_prediction
-from adaptd.serving.protocol import parse_infer, render_infer
+from adaptd.serving.predictions import describe_prediction
+from adaptd.serving.protocol import InferRequest, is_large, parse_infer, render_infer, split_body
 from adaptd.serving.session import Images, Model
 from adaptd.serving.statistics import Statistics
-from adaptd.serving.uploads import read_uploads
 
 JSON_LENGTH = b"inference-header-content-length"
+MAX_INDEX_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,14 @@ class Endpoints:
     """The answers of one server, with everything they are made from."""
 
     def __init__(
-        self, catalogue: Catalogue, batcher: Batcher, metrics: ServingMetrics, statistics: Statistics, limits: Limits
+        self, catalogue: Catalogue, batcher: Batcher, metrics: ServingMetrics, statistics: Statistics, decoding: Decoding
     ) -> None:
         self.catalogue = catalogue
         self._batcher = batcher
         self._metrics = metrics
         self._statistics = statistics
-        self._limits = limits
-        self._decoders = ThreadPoolExecutor(2, "adaptd-decoder")
-        self._decoding = 0
+        self._decoding = decoding
+        self._parser = ThreadPoolExecutor(1, "adaptd-parser")
 
     async def _model(self, version: str | None) -> Model:
         if version is None:
@@ -63,23 +62,26 @@ class Endpoints:
     async def infer(self, request: Request) -> Answer:
         """`POST …/infer`."""
         model = await self._model(request.version)
-        wanted = parse_infer(request.body, find_header(request.headers, JSON_LENGTH), model, self._batcher.max_batch_size)
+        self._batcher.check_room()
+        wanted = await self._parse(request, model)
         outputs = await self._batcher.submit(model, wanted.images, request.gone)
         body, length = render_infer(model, wanted, outputs)
         return Answer(200, body) if length is None else Answer(200, body, (BINARY, (JSON_LENGTH, b"%d" % length)))
 
+    async def _parse(self, request: Request, model: Model) -> InferRequest:
+        """What is asked; much JSON is read beside the loop, one request after the other."""
+        arguments = request.body, find_header(request.headers, JSON_LENGTH), model, self._batcher.max_batch_size
+        if not is_large(split_body(*arguments[:2])[0]):
+            return parse_infer(*arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._parser, parse_infer, *arguments)
+
     async def predict(self, request: Request) -> Answer:
         """`POST /predict[?version=N]`: one image file as the body, or several as a form."""
-        self._batcher.check_room(self._decoding)
+        self._batcher.check_room(self._decoding.requests)
         asked = parse_qs(request.query.decode("latin-1"), keep_blank_values=True).get("version")
         model = await self._model(asked[-1] if asked else None)
-        files = read_uploads(request.body, find_header(request.headers, b"content-type") or b"")
-        self._decoding += 1
-        try:
-            loop = asyncio.get_running_loop()
-            decoded = await loop.run_in_executor(self._decoders, decode_images, files, model, self._limits)
-        finally:
-            self._decoding -= 1
+        kind = find_header(request.headers, b"content-type") or b""
+        decoded = await self._decoding.decode(request.body, kind, model, request.gone)
         rejected = [image for image in decoded if isinstance(image, ImageRejected)]
         if len(rejected) == len(decoded):
             raise RequestRefused(400, f"the image cannot be used: {rejected[0]}")
@@ -139,6 +141,8 @@ class Endpoints:
 
     async def index(self, request: Request) -> Answer:
         """`POST /v2/repository/index`."""
+        if len(request.body) > MAX_INDEX_BYTES:
+            raise RequestRefused(413, f"the request is larger than {MAX_INDEX_BYTES} bytes")
         try:
             wanted = json.loads(request.body or b"{}")
             only_ready = bool(wanted.get("ready", False))
@@ -151,5 +155,6 @@ class Endpoints:
         return Answer(200, self._metrics.render(), ((b"content-type", self._metrics.content_type.encode()),))
 
     def close(self) -> None:
-        """Decode nothing more."""
-        self._decoders.shutdown(cancel_futures=True)
+        """Read and decode nothing more."""
+        self._parser.shutdown(cancel_futures=True)
+        self._decoding.close()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.types import Message, Receive, Send
+from starlette.types import Receive, Send
 
 from adaptd.errors import ClientLeft, RequestRefused
 
@@ -16,8 +16,6 @@ JSON: Header = (b"content-type", b"application/json")
 BINARY: Header = (b"content-type", b"application/octet-stream")
 
 MAX_MESSAGE = 500
-HELD_REQUESTS = 4
-"""Bodies of the largest size that may be in memory together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,46 +52,67 @@ def find_header(headers: Iterable[Header], name: bytes) -> bytes | None:
     return None
 
 
+class Budget:
+    """Bytes of all requests in memory together."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._held = 0
+
+    def take(self, size: int, own: int) -> None:
+        """For a request that has its `own` bytes already; one that is alone may have as many as it needs."""
+        if self._held + size > self._max_bytes and self._held > own:
+            raise RequestRefused(503, "too many large requests are in memory; try again later")
+        self._held += size
+
+    def give_back(self, size: int) -> None:
+        """A request was answered."""
+        self._held -= size
+
+
+class Held:
+    """The bytes of one request, until it is answered."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._size = 0
+
+    def add(self, size: int) -> None:
+        """More of it came; RequestRefused where there is no room."""
+        self._budget.take(size, self._size)
+        self._size += size
+
+    def close(self) -> None:
+        """Nobody needs it any more."""
+        self._budget.give_back(self._size)
+        self._size = 0
+
+
 class BodyReader:
-    """Reads bodies up to `max_bytes` each, and refuses more when too many bytes of them are held at a time."""
+    """Reads bodies up to `max_bytes` each."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        self._held = 0
 
-    async def read(self, headers: Iterable[Header], receive: Receive) -> bytes:
-        """The whole body, as sent."""
+    async def read(self, headers: Iterable[Header], receive: Receive, held: Held) -> bytes:
+        """The whole body, as sent; what is read is held."""
         announced = find_header(headers, b"content-length")
         if announced is not None and (len(announced) > 18 or int(announced) > self.max_bytes):
             raise self._too_large()
-        message = await receive()
-        if not message.get("more_body") and message["type"] == "http.request":
-            body: bytes = message["body"]
-            if len(body) > self.max_bytes:
-                raise self._too_large()
-            return body
-        return await self._read_on(message, receive)
-
-    async def _read_on(self, message: Message, receive: Receive) -> bytes:
         chunks: list[bytes] = []
         size = 0
-        try:
-            while True:
-                if message["type"] == "http.disconnect":
-                    raise ClientLeft("the client left before its request was whole")
-                chunk: bytes = message.get("body", b"")
-                chunks.append(chunk)
-                size += len(chunk)
-                self._held += len(chunk)
-                if size > self.max_bytes:
-                    raise self._too_large()
-                if self._held > HELD_REQUESTS * self.max_bytes:
-                    raise RequestRefused(503, "too many large requests are being read; try again later")
-                if not message.get("more_body"):
-                    return b"".join(chunks)
-                message = await receive()
-        finally:
-            self._held -= size
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientLeft("the client left before its request was whole")
+            chunk: bytes = message.get("body", b"")
+            size += len(chunk)
+            if size > self.max_bytes:
+                raise self._too_large()
+            held.add(len(chunk))
+            chunks.append(chunk)
+            if not message.get("more_body"):
+                return chunk if len(chunks) == 1 else b"".join(chunks)
 
     def _too_large(self) -> RequestRefused:
         return RequestRefused(413, f"the request is larger than {self.max_bytes} bytes")

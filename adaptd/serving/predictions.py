@@ -15,12 +15,8 @@ TOP = 5
 """Classes told of each image."""
 
 
-def decode_images(files: Sequence[bytes], model: Model, limits: Limits) -> list[Images | ImageRejected]:
-    """Each file's pixels, or why it was refused."""
-    return [_decode(data, model, limits) for data in files]
-
-
-def _decode(data: bytes, model: Model, limits: Limits) -> Images | ImageRejected:
+def decode_image(data: bytes, model: Model, limits: Limits) -> Images | ImageRejected:
+    """A file's pixels, or why it was refused."""
     try:
         return decode_bytes(data, model.preprocessing, limits).pixels
     except ImageRejected as rejection:

@@ -14,9 +14,14 @@ from numpy.typing import NDArray
 
 from adaptd.errors import RequestRefused
 from adaptd.publishing.card import INPUT, OUTPUTS
+from adaptd.serving.long_lists import MARK, cut_numbers, parse_numbers
 from adaptd.serving.session import Images, Model, Outputs
 
 MAX_ID = 1024
+LARGE = 1 << 18
+"""JSON of more bytes than this is read piece by piece."""
+MAX_BESIDE = 1 << 20
+"""Bytes of JSON beside a tensor's data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +44,15 @@ class InferRequest:
 
 def parse_infer(body: bytes, header_length: bytes | None, model: Model, max_batch_size: int) -> InferRequest:
     """Read a request for this model; RequestRefused where it does not fit."""
-    header, tensors = _split(body, header_length)
+    header, tensors = split_body(body, header_length)
+    header, numbers = cut_numbers(header) if is_large(header) else (header, None)
+    if len(header) > MAX_BESIDE:
+        raise RequestRefused(413, f"the request's JSON is larger than {MAX_BESIDE} bytes beside one list of integers as data")
     document = _parse_json(header)
     try:
         (tensor,) = document["inputs"]
+        if numbers is not None and tensor["data"] == MARK:
+            tensor["data"] = numbers
         images = _images(tensor, tensors, model, max_batch_size)
         outputs = _wanted(document)
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
@@ -53,7 +63,12 @@ def parse_infer(body: bytes, header_length: bytes | None, model: Model, max_batc
     return InferRequest(identity, images, outputs)
 
 
-def _split(body: bytes, header_length: bytes | None) -> tuple[bytes, memoryview]:
+def is_large(header: bytes) -> bool:
+    """Whether reading it takes so long that others must not wait for it."""
+    return len(header) > LARGE
+
+
+def split_body(body: bytes, header_length: bytes | None) -> tuple[bytes, memoryview]:
     """The JSON part and the raw tensors behind it."""
     if header_length is None:
         return body, memoryview(b"")
@@ -100,13 +115,13 @@ def _sides(model: Model) -> str:
 
 
 def _from_json(data: Any, shape: list[int]) -> Images:
-    if not isinstance(data, list):
+    if not isinstance(data, list | bytes):
         raise RequestRefused(400, f"input {INPUT} has neither data nor binary_data_size")
     try:
-        values = np.asarray(data)
+        values = parse_numbers(data, shape) if isinstance(data, bytes) else np.asarray(data)
     except ValueError:
         values = np.empty(0)  # ragged
-    if values.dtype.kind != "i" or values.size != np.prod(shape) or values.min() < 0 or values.max() > 255:
+    if values.dtype.kind not in "iu" or values.size != np.prod(shape) or values.min() < 0 or values.max() > 255:
         raise RequestRefused(
             400, f"data of input {INPUT} must be {np.prod(shape)} integers from 0 to 255, flat or nested as {shape}"
         )

@@ -18,8 +18,9 @@ from adaptd.project.settings import ServingSettings
 from adaptd.serving.app import Application
 from adaptd.serving.batching import Batcher
 from adaptd.serving.catalogue import Catalogue
+from adaptd.serving.decoding import Decoding
 from adaptd.serving.endpoints import Endpoints
-from adaptd.serving.http import BodyReader
+from adaptd.serving.http import BodyReader, Budget
 from adaptd.serving.statistics import Run, Statistics
 
 SWITCH_SECONDS = 0.0005
@@ -99,9 +100,15 @@ async def _serve(
 
     batcher = Batcher(settings.max_batch_size, settings.max_queue, observe)
     metrics.watch_queue(lambda: batcher.depth)
-    endpoints = Endpoints(catalogue, batcher, metrics, statistics, limits)
+    decoding = Decoding(limits, settings.max_request_pixels, settings.max_decode_seconds)
+    endpoints = Endpoints(catalogue, batcher, metrics, statistics, decoding)
     application = Application(
-        endpoints, metrics, BodyReader(settings.max_request_bytes), settings.request_seconds, settings.token
+        endpoints,
+        metrics,
+        BodyReader(settings.max_request_bytes),
+        Budget(settings.max_held_bytes),
+        settings.request_seconds,
+        settings.token,
     )
     watcher = asyncio.create_task(catalogue.watch(settings.poll_seconds))
     try:

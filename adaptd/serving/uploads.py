@@ -12,10 +12,14 @@ MAX_FILES = 256
 _BOUNDARY = re.compile(rb'multipart/form-data\s*;(?:.*;)?\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))', re.IGNORECASE)
 
 
+def is_form(content_type: bytes) -> bool:
+    """Whether the body has parts."""
+    return content_type.lower().startswith(b"multipart/")
+
+
 def read_uploads(body: bytes, content_type: bytes) -> list[bytes]:
     """The files of a request; RequestRefused where there are none."""
-    form = content_type.lower().startswith(b"multipart/")
-    files = _split_form(body, content_type) if form else [body]
+    files = _split_form(body, content_type) if is_form(content_type) else [body]
     if not any(files):
         raise RequestRefused(400, "no image: send a file as the body, or files as the parts of a form")
     if len(files) > MAX_FILES:

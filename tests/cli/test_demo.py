@@ -32,7 +32,12 @@ def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "adaptd.cli.main", "demo", str(folder)]
     with log.open("wb") as output:
         environment = kept | SMALL | {"PYTHONPATH": str(REPOSITORY)}
-        return subprocess.Popen(command, stdout=output, stderr=output, env=environment, start_new_session=True)
+        # A shell that starts the tests in the background has them ignore SIGINT, and children inherit that.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return subprocess.Popen(command, stdout=output, stderr=output, env=environment, start_new_session=True)
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
 def find_processes(folder: Path) -> list[str]:

@@ -16,7 +16,7 @@ def memory(pid: int) -> int:
 
 def descriptors(pid: int) -> int:
     """Open files."""
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 def test_many_small_domains(shop, start, drop, paint, tmp_path, figures):

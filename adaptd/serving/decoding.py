@@ -1,0 +1,78 @@
+"""The image files of a request → pixels, in threads, in fair turns with other requests, and within what one request may cost."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from adaptd.errors import ClientLeft, ImageRejected, RequestRefused
+from adaptd.library.decode import measure_pixels
+from adaptd.library.preprocessing import Limits
+from adaptd.serving.predictions import decode_image
+from adaptd.serving.session import Images, Model
+from adaptd.serving.turns import Share, Turns
+from adaptd.serving.uploads import is_form, read_uploads
+
+THREADS = 3
+"""Two for large images, and one that they leave to small ones."""
+LEAST_COST = 100_000
+"""Of a small image, in pixels: opening it costs something too."""
+
+
+class Decoding:
+    """Decodes for one server.
+
+    Args:
+        limits: what one image may cost.
+        max_pixels: of all images of a request.
+        max_seconds: of processor time for all images of a request; an image that was begun is finished.
+    """
+
+    def __init__(self, limits: Limits, max_pixels: int, max_seconds: float) -> None:
+        self._limits = replace(limits, max_pixels=min(limits.max_pixels, max_pixels))
+        self._max_pixels, self._max_seconds = max_pixels, max_seconds
+        self._turns = Turns(THREADS)
+        self.requests = 0
+
+    async def decode(
+        self, body: bytes, content_type: bytes, model: Model, gone: Callable[[], bool]
+    ) -> list[Images | ImageRejected]:
+        """Each file's pixels, or why it was refused; RequestRefused where all of them are too much."""
+        self.requests += 1
+        try:
+            return await self._decode(body, content_type, model, gone)
+        finally:
+            self.requests -= 1
+
+    async def _decode(
+        self, body: bytes, content_type: bytes, model: Model, gone: Callable[[], bool]
+    ) -> list[Images | ImageRejected]:
+        share = Share()
+        files = await self._read(share, body, content_type)
+        decoded: list[Images | ImageRejected] = []
+        for data, pixels in files:
+            if gone():
+                raise ClientLeft("the client left before its images were decoded")
+            if share.seconds > self._max_seconds:
+                raise RequestRefused(
+                    413, f"decoding the images takes more than {self._max_seconds:g} seconds: send fewer at once"
+                )
+            cost = LEAST_COST + pixels
+            decoded.append(await self._turns.run(share, cost, lambda data=data: decode_image(data, model, self._limits)))  # type: ignore[misc]
+        return decoded
+
+    async def _read(self, share: Share, body: bytes, content_type: bytes) -> list[tuple[bytes, int]]:
+        """The files with their pixels. One alone is bounded by its own limits, and its bytes are a guess that costs nothing."""
+        if not is_form(content_type):
+            return [(data, len(data)) for data in read_uploads(body, content_type)]
+        files = await self._turns.run(share, len(body), lambda: _measure(read_uploads(body, content_type)))
+        total = sum(pixels for _, pixels in files)
+        if total > self._max_pixels:
+            raise RequestRefused(413, f"the images have {total} pixels together, at most {self._max_pixels} fit into a request")
+        return files
+
+    def close(self) -> None:
+        """Decode nothing more."""
+        self._turns.close()
+
+
+def _measure(files: list[bytes]) -> list[tuple[bytes, int]]:
+    return [(data, measure_pixels(data)) for data in files]
