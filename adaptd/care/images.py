@@ -44,7 +44,7 @@ def check_drops(view: View, layout: Layout, inbox: Path) -> Iterator[Finding]:
         if delivery and whole:
             gone = {image_id for drop in drops if drop.id in late for image_id in late[drop.id].overwritten}
             kept = (i for i in view.images[domain_id] if i.delivery == delivery and i.id not in gone)
-            yield from _check_images(f"{name}, delivery {delivery}", [i for i in kept if i.state is ImageState.ACCEPTED], sizes)
+            yield from _check_images(name, delivery, [i for i in kept if i.state is ImageState.ACCEPTED], sizes)
 
 
 def find_late_files(view: View, layout: Layout) -> dict[int, Claimed]:
@@ -136,14 +136,14 @@ def _without_new(found: Mapping[str, int], late: Claimed, images: Iterable[Image
     return {path: size for path, size in found.items() if path not in new}
 
 
-def _check_images(title: str, images: Sequence[Image], sizes: Mapping[str, set[int]]) -> Iterator[Finding]:
+def _check_images(name: str, delivery: int, images: Sequence[Image], sizes: Mapping[str, set[int]]) -> Iterator[Finding]:
     """Whether the files of accepted images are there, and as large as they were."""
     missing = sorted(image.name for image in images if image.name not in sizes)
     if missing:
-        yield Finding("I1", f"{title}: {tell(missing)}: in no drop any more", RESTORE)
+        yield Finding("I1", f"{name}: {tell(missing)} of delivery {delivery}: in no drop any more", RESTORE)
     changed = sorted(image.name for image in images if image.size_bytes not in sizes.get(image.name, {image.size_bytes}))
     if changed:
-        yield Finding("I1", f"{title}: {tell(changed)}: not as large as what was accepted", RESTORE)
+        yield Finding("I1", f"{name}: {tell(changed)} of delivery {delivery}: not as large as what was accepted", RESTORE)
 
 
 def _tell_changed(title: str, place: Path, item: Quarantined) -> Finding:

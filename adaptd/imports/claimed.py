@@ -76,7 +76,7 @@ def read_claimed(
     every = every or drop.taken_at is None
     late, overwritten, damaged = [], list[int](), []
     for path, stamp in sorted(files.items()):
-        rows, changed = named.get(spell(path), []), _changed_after(folder / path, drop.taken_at)
+        rows, changed = named.get(spell(path), []), _changed_after(folder / path, drop.taken_at or drop.claimed_at)
         same_size = any(stamp.size == row.size_bytes for row in rows)
         if not every and changed and not same_size:
             is_known = False  # whatever it holds: the import finds out
@@ -133,9 +133,9 @@ def _looks_whole(files: Mapping[str, Stamp], drop: DropRecord, images: Sequence[
     return len(files) == drop.accepted + drop.duplicates and all(size in known for size, known in sizes if known)
 
 
-def _changed_after(path: Path, moment: datetime | None) -> bool:
+def _changed_after(path: Path, moment: datetime) -> bool:
     """Whether a file was written, renamed or made after a moment; its time of change is the kernel's, and nobody can set it."""
-    return moment is None or os.lstat(path).st_ctime > moment.timestamp()
+    return os.lstat(path).st_ctime > moment.timestamp()
 
 
 def _has_bytes_of(path: Path, stamp: Stamp, hashes: Collection[str]) -> bool:

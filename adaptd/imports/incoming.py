@@ -7,7 +7,7 @@ from pathlib import Path
 
 from adaptd.errors import FolderUnusable
 from adaptd.intake.tree import Stamp, read_files
-from adaptd.library.folders import Found, Listing, list_domain, list_drop, list_source, list_test_set
+from adaptd.library.folders import Found, Listing, blaming, list_domain, list_drop, list_source, list_test_set
 from adaptd.records import SOURCE, Domain, DropRecord, Quarantined, Reason
 from adaptd.text import printable
 
@@ -98,7 +98,10 @@ def list_drops(domain: Domain, drops: tuple[DropRecord, ...], state: Path, class
     origins: dict[Path, DropRecord] = {}
     listed_at = datetime.now(UTC)
     # Before the names: what changes while these are listed must not pass for seen.
-    stamps = {drop.id: read_files(state / drop.path) for drop in drops}
+    stamps = {}
+    for drop in drops:
+        with blaming(state / drop.path):
+            stamps[drop.id] = read_files(state / drop.path)
     for drop in drops:
         found = list_drop(state / drop.path)
         train += found.train

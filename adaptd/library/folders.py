@@ -8,7 +8,8 @@ import errno
 import os
 import random
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -72,10 +73,17 @@ def list_domain(folder: Path) -> Listing:
 
 def list_drop(folder: Path) -> Listing:
     """What came through the inbox: as a domain, but nothing has to be there, and temporary names are told too."""
-    try:
+    with blaming(folder):
         train = _list_unlabelled(folder)
         test, strays = _list_test(folder)
         return Listing(train, test, strays, _list_left_behind(folder))
+
+
+@contextmanager
+def blaming(folder: Path) -> Iterator[None]:
+    """What is wrong with one folder is FolderUnusable, and no trouble of the machine."""
+    try:
+        yield
     except OSError as error:
         if error.errno not in _OF_THE_FOLDER:
             raise

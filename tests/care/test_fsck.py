@@ -58,12 +58,20 @@ def test_a_project_without_anything_is_clean(empty_shop):
     assert empty_shop.does("fsck", "--deep").stdout == "clean\n"
 
 
+def lose_bytes(kept, path):
+    """As a power cut may: nobody wrote to it after it was imported."""
+    path.write_bytes(b"")
+    alter(kept, "UPDATE drops SET claimed_at = '2099-01-01 00:00:00.000000'")
+
+
 BREAKS = {
     "an original is lost": ("I1", "holds 2 files, not 3", lambda k: remove(k.drop / "b.png")),
     "an original was renamed": ("I1", "b.png of delivery 1: in no drop", lambda k: (k.drop / "b.png").rename(k.drop / "c.png")),
     "a whole drop is lost": ("I1", "drop 1 of night", lambda k: remove(k.drop)),
     "a waiting drop is lost": ("I1", "drop 2 of night", lambda k: remove(k.drop.parent / "2")),
-    "a stray in a drop": ("I1", "holds 4 files, not 3", lambda k: touch(k.drop / "x.png")),
+    "an original is cut": ("I1", "b.png of delivery 1: not as large", lambda k: lose_bytes(k, k.drop / "b.png")),
+    "a file came late": ("I1", "x.png: written after it was imported", lambda k: touch(k.drop / "x.png")),
+    "a temporary file came late": ("I1", ".x.png.part: written after", lambda k: touch(k.drop / ".x.png.part")),
     "a folder among the drops": ("I1", "domains/2/7: the store does not know it", lambda k: touch(k.drop.parent / "7" / "x")),
     "a quarantined file is lost": ("I1", "notes.txt of night is gone", lambda k: remove(k.quarantined)),
     "a stray in quarantine": ("I1", "quarantine/x.png: the store does not", lambda k: touch(k.state / "quarantine" / "x.png")),

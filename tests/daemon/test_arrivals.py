@@ -13,7 +13,9 @@ from types import SimpleNamespace
 import pytest
 
 from adaptd.daemon import arrivals as module
-from adaptd.daemon.arrivals import REFUSED_SECONDS, Arrival, Arrivals, ArrivalState, see
+from adaptd.daemon import queue
+from adaptd.daemon.arrivals import DELAYED_SECONDS, REFUSED_SECONDS, Arrival, Arrivals, ArrivalState, see
+from adaptd.daemon.control import cancel, retry
 from adaptd.daemon.deliveries import Deliveries
 from adaptd.errors import ClaimRefused, DropChanged, StoreBusy
 from adaptd.intake import claiming, moving
@@ -450,6 +452,89 @@ def test_copies_are_made_beside_the_loop(two_disks, monkeypatch):
         two_disks.look()
     assert two_disks.domains() == {"a": "settled", "b": "settled"}
     assert list(two_disks.inbox.iterdir()) == []
+
+
+def test_a_domain_is_not_imported_while_its_next_drop_is_copied(two_disks, monkeypatch):
+    """An import would find no more than before, again and again; when the copy is done it finds all."""
+    two_disks.drop("camera")
+    two_disks.settle()
+    wait_for_copy()
+    two_disks.look()
+    may_copy, copy_tree = threading.Event(), moving.copy_tree
+    monkeypatch.setattr(moving, "copy_tree", lambda *paths: may_copy.wait(30) and copy_tree(*paths))
+    two_disks.drop("camera", "3.jpg")
+    two_disks.settle()
+    two_disks.set_state("camera", DomainState.SETTLED)  # as `wait_for_more` leaves it where another drop has a row
+    for is_copied in (False, True):
+        with two_disks.store.reading() as tx:
+            assert bool(queue._find_import(tx, two_disks.arrivals.moving)) == is_copied
+        may_copy.set()
+        wait_for_copy()
+        two_disks.look()
+
+
+def test_a_domain_that_is_cancelled_while_it_is_copied(two_disks, monkeypatch):
+    """It stays cancelled, its files are ours, and a retry takes them up."""
+    may_copy, copy_tree = threading.Event(), moving.copy_tree
+    monkeypatch.setattr(moving, "copy_tree", lambda *paths: may_copy.wait(30) and copy_tree(*paths))
+    two_disks.drop("camera")
+    two_disks.settle()
+    cancel(two_disks.store, "camera")
+    may_copy.set()
+    wait_for_copy()
+    two_disks.look()
+    assert (two_disks.domains(), two_disks.claimed()) == ({"camera": "skipped"}, ["1.jpg", "2.jpg"])
+    retry(two_disks.store, "camera")
+    assert two_disks.domains() == {"camera": "settled"}
+
+
+def test_what_was_copied_but_cannot_be_removed(two_disks, monkeypatch):
+    """It belongs to its drop: others are taken, it is told, tried again, and given up after three times, until it works."""
+    with monkeypatch.context() as patch:
+        for where in (moving, claiming):
+            patch.setattr(where, "remove_copied", refuse(OSError(errno.EBUSY, "busy")))
+        two_disks.drop("camera")
+        two_disks.settle()
+        wait_for_copy()
+        two_disks.look()
+        assert (two_disks.domains(), two_disks.arrivals.is_quiet) == ({"camera": "arriving"}, True)
+        assert "camera: drop 1 cannot be taken in full" in two_disks.arrivals.warnings[0]
+        patch.undo()
+        patch.setattr(claiming, "remove_copied", refuse(OSError(errno.EBUSY, "busy")))
+        two_disks.drop("other")
+        two_disks.settle()
+        wait_for_copy()
+        for _ in range(3):
+            two_disks.look(DELAYED_SECONDS[1])
+        assert two_disks.domains() == {"camera": "failed", "other": "settled"}
+        assert two_disks.events()[-1].endswith("`adaptd retry camera` goes on with what is here")
+    two_disks.start()
+    two_disks.look()
+    assert (two_disks.domains(), list(two_disks.inbox.iterdir())) == ({"camera": "failed", "other": "settled"}, [])
+
+
+def test_a_link_that_came_in_place_of_a_drop_goes_back(shop):
+    """Killed right after the rename, nobody looked at what came: the next start does."""
+    folder = shop.drop("camera")
+    shop.settle()
+    (shop.state / "domains/1/1").rename(shop.inbox / "elsewhere")
+    (shop.state / "domains/1/1").symlink_to(shop.inbox / "elsewhere")
+    shop.start()
+    shop.look()
+    assert (shop.drops(), folder.is_symlink()) == ([], True)
+    assert not os.path.lexists(shop.state / "domains/1/1")
+
+
+def test_very_many_drops_are_taken_in_several_turns(shop, monkeypatch):
+    """A turn ends after some time, whatever is left."""
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
+    for name in "abc":
+        shop.drop(name)
+    shop.settle()
+    assert len(shop.drops()) == 1
+    shop.look()
+    shop.look()
+    assert shop.domains() == {"a": "settled", "b": "settled", "c": "settled"}
 
 
 def test_a_drop_that_does_not_fit_is_refused(two_disks, monkeypatch):

@@ -112,7 +112,7 @@ def record(root: Path, command: Sequence[object], log: Path, **options: object) 
     return list(_Parser(str(root.resolve())).parse(log.read_bytes()))
 
 
-def cut(root: Path, unsynced: str, before: "Disk", ops: Sequence[Op], chance: random.Random, target: Path) -> int:
+def cut(before: Disk, ops: Sequence[Op], chance: random.Random, target: Path) -> int:
     """Make a folder as a cut of the power at a random moment may leave it; after how many calls that was."""
     moment = chance.choice((len(ops), chance.randint(1, len(ops))))
     syncs = [number for number, op in enumerate(ops[:moment], start=1) if op[0] in {"sync", "syncfs"}]

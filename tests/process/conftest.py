@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +51,18 @@ class Daemon:
     """`adaptd run` on a project."""
 
     def __init__(
-        self, shop: Shop, log: Path, *words: str, env: dict[str, str | None] | None = None, user: int | None = None
+        self,
+        shop: Shop,
+        log: Path,
+        *words: str,
+        env: dict[str, str | None] | None = None,
+        user: int | None = None,
+        around: Sequence[str] = (),
+        python: str = sys.executable,
     ) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ADAPTD_")}
         settings = kept | {"PYTHONPATH": str(REPOSITORY)} | QUICK | (env or {})
-        command = [sys.executable, "-m", "adaptd.cli.main", "--project", str(shop.root), "run", *words]
+        command = [*around, python, "-m", "adaptd.cli.main", "--project", str(shop.root), "run", *words]
         if user is not None:
             # It may read everything, as our interpreter may lie in a closed home, and write only what is its own.
             caps = "-all,+dac_read_search"
@@ -166,10 +173,8 @@ def start(tmp_path: Path) -> Iterator[StartDaemon]:
     """Starts daemons; those of one test write one log. None survives its test."""
     started: list[Daemon] = []
 
-    def start_one(
-        shop: Shop, *words: str, env: dict[str, str | None] | None = None, log: str = "log", user: int | None = None
-    ) -> Daemon:
-        started.append(Daemon(shop, tmp_path / log, *words, env=env, user=user))
+    def start_one(shop: Shop, *words: str, log: str = "log", **options: Any) -> Daemon:
+        started.append(Daemon(shop, tmp_path / log, *words, **options))
         return started[-1]
 
     yield start_one

@@ -145,7 +145,7 @@ def test_names_of_folders(shop, start, drop, pictures):
     daemon = start(shop, env=MANUAL)
     daemon.until(**{"Camera 7 (größe)\\x0a<b>": "queued", "na\\xefve": "queued"})
     warnings = "\n".join(shop.status()["daemon"]["warnings"])
-    for word in ("source cannot name a domain", "loose.png lies loose"):
+    for word in ("cannot name a domain, 1 of them (source)", "not taken, 1 of them (loose.png)"):
         assert word in warnings
         assert daemon.lines(word), "not in the log"
     assert daemon.stop() == 0

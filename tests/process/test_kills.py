@@ -15,7 +15,7 @@ from pathlib import Path
 from .conftest import SECONDS
 
 KILLS = int(os.environ.get("ADAPTD_KILLS", "20"))
-DOMAINS = 6
+DOMAINS = 12 if KILLS >= 200 else 6
 SEED = 20260202
 ENV = {"ADAPTD_TRAINING__EPOCHS": str(2 * KILLS)}
 """Long enough for all kills to find work."""
@@ -91,7 +91,7 @@ def wait_for(shop, moment: str, chance: random.Random) -> None:
 
 
 def fill(inbox: Path, pictures, drop) -> None:
-    """Six drops, whose order is fixed by the order in which they came; each with a file that is no image, and a twin."""
+    """Some drops, whose order is fixed by the order in which they came; each with a file that is no image, and a twin."""
     for number in range(DOMAINS):
         folder = drop(pictures(number), inbox / f"camera-{number}")
         (folder / "broken.jpg").write_bytes(b"no image %d" % number)
