@@ -9,6 +9,7 @@ import ctypes
 import errno
 import functools
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -116,6 +117,15 @@ def rename(folder: int, name: str, target: int, new_name: str) -> None:
     if find_status(target, new_name) is not None:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name, None, new_name)
     os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=target)
+
+
+def remove_at(folder: int, name: str) -> None:
+    """Delete a file, a link or a whole folder, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        if is_folder(folder, name):
+            shutil.rmtree(name, dir_fd=folder)
+        else:
+            os.unlink(name, dir_fd=folder)
 
 
 @functools.cache

@@ -87,21 +87,6 @@ def _sync_tree(folder: Path) -> None:
         sync(Path(place))
 
 
-def write_again(folder: Path) -> None:
-    """Write every file below a folder anew, under its own name and with its own times.
-
-    After a sync that failed, the kernel may take for written what is not: only new bytes are sure to be.
-    """
-    for place, _, names in os.walk(folder):
-        for path in (Path(place, name) for name in names):
-            if stat.S_ISREG(os.lstat(path).st_mode):
-                draft = path.with_name(".written-again.part")
-                shutil.copy2(path, draft, follow_symlinks=False)
-                sync(draft)
-                draft.replace(path)
-        sync(Path(place))
-
-
 def make_folder(folder: Path) -> None:
     """A folder that is there after a power cut, with the parents that were missing."""
     if not folder.is_dir():

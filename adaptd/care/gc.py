@@ -9,10 +9,11 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
+from adaptd.beneath import REPLACED, holding, opened, remove_at, walk
 from adaptd.care.leftovers import OPEN, find_leftovers
 from adaptd.care.view import View
 from adaptd.files import passing, remove
-from adaptd.imports.claimed import is_as_claimed, read_claimed
+from adaptd.imports.claimed import ListImages, is_as_claimed, read_claimed
 from adaptd.intake.names import READY_MARK, is_clutter
 from adaptd.intake.tree import Stamp, read_files, read_stamp
 from adaptd.project.layers import Project
@@ -129,15 +130,28 @@ def size(path: Path) -> int:
 
 
 def _remove_seen(folder: Path, files: Mapping[str, Stamp]) -> None:
-    """Delete a drop's files as they were seen, its clutter, and the folders that are empty then."""
-    for path, stamp in files.items():
-        if read_stamp(folder / path) == stamp:
-            (folder / path).unlink(missing_ok=True)
-    for place, folders, names in os.walk(folder, topdown=False):
-        for name in (name for name in (*names, *folders) if is_clutter(name) or name == READY_MARK):
-            remove(Path(place, name))
-        with passing(errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
-            Path(place).rmdir()
+    """Delete a drop's files as they were seen, its clutter, and the folders that are empty then; no link leads out of it."""
+    with opened(folder) as top:
+        for inside, stamp in files.items():
+            with passing(*REPLACED), holding(top, inside) as (place, name):
+                if read_stamp(name, place) == stamp:
+                    os.unlink(name, dir_fd=place)
+        folders = _remove_clutter(top)
+        for inside in sorted(folders, key=lambda path: path.count("/"), reverse=True):
+            with passing(*REPLACED, errno.ENOTEMPTY, errno.EEXIST), holding(top, inside) as (place, name):
+                os.rmdir(name, dir_fd=place)
+    with passing(errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+        folder.rmdir()
+
+
+def _remove_clutter(top: int) -> list[str]:
+    """Delete what is of no use; the folders that are left."""
+    found = [(inside, entry.is_dir(follow_symlinks=False)) for inside, entry in walk(top) if entry is not None]
+    useless = {inside for inside, _ in found if is_clutter(name := inside.rpartition("/")[2]) or name == READY_MARK}
+    for inside in useless:
+        with passing(*REPLACED), holding(top, inside) as (place, name):
+            remove_at(place, name)
+    return [inside for inside, is_dir in found if is_dir and inside not in useless]
 
 
 def _deletable(
@@ -155,16 +169,21 @@ def _read_seen(view: View, layout: Layout, drops: Sequence[DropRecord]) -> dict[
     aside, found = view.quarantine_by_drop(), dict[Path, Mapping[str, Stamp]]()
     for drop in drops:
         folder, pending = layout.state / drop.path, {item.name for item in aside[drop.id] if item.path is None}
-        if drop.delivery is None:
-            if not is_as_claimed(folder, drop, pending):
-                return None
-            found[folder] = read_files(folder)
-            continue
-        claimed = read_claimed(folder, drop, partial(view.images.__getitem__, drop.domain_id), pending, every=True)
-        if claimed.late or claimed.damaged:
+        try:
+            seen = _read_seen_of(folder, drop, partial(view.images.__getitem__, drop.domain_id), pending)
+        except OSError:  # fsck tells of it
             return None
-        found[folder] = claimed.files
+        if seen is None:
+            return None
+        found[folder] = seen
     return found
+
+
+def _read_seen_of(folder: Path, drop: DropRecord, list_images: ListImages, pending: set[str]) -> Mapping[str, Stamp] | None:
+    if drop.delivery is None:
+        return read_files(folder) if is_as_claimed(folder, drop, pending) else None
+    claimed = read_claimed(folder, drop, list_images, pending, every=True)
+    return None if claimed.late or claimed.damaged else claimed.files
 
 
 def _leftovers(view: View, layout: Layout) -> Iterator[Deletable]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from adaptd.beneath import REPLACED
 from adaptd.care.view import Finding, View, is_counted, list_files, quarantine_places
 from adaptd.imports.claimed import Claimed, has_changed, read_claimed, spell
 from adaptd.project.layout import Layout
@@ -25,13 +26,19 @@ def check_drops(view: View, layout: Layout, inbox: Path) -> Iterator[Finding]:
     The row comes before the claim: a drop that was not imported may still be in the inbox.
     """
     aside = view.quarantine_by_drop()
-    late = find_late_files(view, layout)
+    unreadable = dict[int, str]()
+    late = find_late_files(view, layout, unreadable)
     for (domain_id, delivery), drops in _by_delivery(view.drops).items():
         name, sizes, whole = view.domains[domain_id].name, dict[str, set[int]](), True
         for drop in drops:
             if delivery is None and not os.path.lexists(layout.state / drop.path) and os.path.lexists(inbox / drop.origin):
                 continue
-            found, title = _list_drop(layout, drop), f"drop {drop.number} of {name}"
+            title = f"drop {drop.number} of {name}"
+            if drop.id in unreadable:
+                whole = False
+                yield Finding("I1", f"{title} cannot be read: {unreadable[drop.id]}", "make all of it readable for adaptd")
+                continue
+            found = _list_drop(layout, drop)
             whole = whole and found is not None
             if drop.id in late and late[drop.id].late:
                 names = tell(sorted(map(spell, late[drop.id].late)))
@@ -47,8 +54,11 @@ def check_drops(view: View, layout: Layout, inbox: Path) -> Iterator[Finding]:
             yield from _check_images(name, delivery, [i for i in kept if i.state is ImageState.ACCEPTED], sizes)
 
 
-def find_late_files(view: View, layout: Layout) -> dict[int, Claimed]:
-    """The drops, by id, that hold files which no import has seen as they are; images must be in the view."""
+def find_late_files(view: View, layout: Layout, unreadable: dict[int, str]) -> dict[int, Claimed]:
+    """The drops, by id, that hold files which no import has seen as they are; images must be in the view.
+
+    Why others cannot be looked at is put into `unreadable`.
+    """
     aside, found = view.quarantine_by_drop(), {}
     for drop in view.drops:
         folder = layout.state / drop.path
@@ -57,7 +67,10 @@ def find_late_files(view: View, layout: Layout) -> dict[int, Claimed]:
         pending = {item.name for item in aside[drop.id] if item.path is None}
         try:
             claimed = read_claimed(folder, drop, partial(view.images.__getitem__, drop.domain_id), pending, every=True)
-        except FileNotFoundError:  # it changes while we look
+        except OSError as problem:
+            if problem.errno in REPLACED:  # it changes while we look
+                continue
+            unreadable[drop.id] = problem.strerror or str(problem)
             continue
         if claimed.late or claimed.damaged:
             found[drop.id] = claimed

@@ -7,15 +7,14 @@ the inbox: below it no step goes through a link, and nothing is written over.
 
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from adaptd.beneath import entered, find_status, holding, is_folder, opened, rename
+from adaptd.beneath import entered, find_status, holding, is_folder, opened, remove_at, rename
 from adaptd.care.view import is_counted, quarantine_places
-from adaptd.files import make_folder, passing, remove, sync_descriptor
+from adaptd.files import make_folder, remove, sync_descriptor
 from adaptd.intake.copying import Left, copy_below, copy_entry, hash_at
 from adaptd.intake.names import find_folder_name
 from adaptd.project.layout import Layout
@@ -141,12 +140,12 @@ def _bring(origin: int, name: str, folder: int, new_name: str) -> None:
 def _bring_across(origin: int, name: str, folder: int, new_name: str) -> None:
     """To another filesystem. A dot file is no part of a drop until it is whole and renamed."""
     draft = f".{new_name}.part"
-    _remove_at(folder, draft)
+    remove_at(folder, draft)
     if left := _copy(origin, name, folder, draft):
         raise OSError(errno.EIO, "; ".join(left), name)
     rename(folder, draft, folder, new_name)
     sync_descriptor(folder)
-    _remove_at(origin, name)
+    remove_at(origin, name)
 
 
 def _copy(origin: int, name: str, folder: int, draft: str) -> list[str]:
@@ -160,15 +159,6 @@ def _copy(origin: int, name: str, folder: int, draft: str) -> list[str]:
     except Left as left:
         return [str(left)]
     return []
-
-
-def _remove_at(folder: int, name: str) -> None:
-    """Delete a file or a whole folder, if it is there."""
-    with passing(errno.ENOENT):
-        if is_folder(folder, name):
-            shutil.rmtree(name, dir_fd=folder)
-        else:
-            os.unlink(name, dir_fd=folder)
 
 
 def _is_copied(origin: int, name: str, folder: int, new_name: str) -> bool:

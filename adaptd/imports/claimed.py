@@ -12,7 +12,8 @@ from itertools import accumulate
 from pathlib import Path
 from stat import S_ISREG
 
-from adaptd.files import hash_file
+from adaptd.beneath import holding, opened
+from adaptd.intake.copying import hash_at
 from adaptd.intake.tree import Stamp, read_files, read_stamp, read_tree
 from adaptd.project.layout import Layout
 from adaptd.records import DropRecord, Image, Quarantined
@@ -83,7 +84,7 @@ def read_claimed(
         elif not every and rows and not changed:
             is_known = same_size
         else:
-            is_known = _has_bytes_of(folder / path, stamp, hashes)
+            is_known = _has_bytes_of(folder, path, stamp, hashes)
         if not is_known and rows and not changed:
             damaged.append(path)
         elif not is_known:
@@ -138,5 +139,9 @@ def _changed_after(path: Path, moment: datetime) -> bool:
     return os.lstat(path).st_ctime > moment.timestamp()
 
 
-def _has_bytes_of(path: Path, stamp: Stamp, hashes: Collection[str]) -> bool:
-    return S_ISREG(stamp.kind) and hash_file(path) in hashes
+def _has_bytes_of(folder: Path, inside: str, stamp: Stamp, hashes: Collection[str]) -> bool:
+    if not S_ISREG(stamp.kind):
+        return False
+    # It may be a link or a FIFO by now.
+    with opened(folder) as top, holding(top, inside) as (place, name):
+        return hash_at(place, name) in hashes

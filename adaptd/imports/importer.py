@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adaptd.errors import ConfigError, EpisodeError, NothingToLearn, WeightsUnavailable
-from adaptd.files import remove, sync_trees, write_again
+from adaptd.files import remove, sync_trees
 from adaptd.imports.commit import Imported, commit, mark_unsynced, reserve, wait_for_more
 from adaptd.imports.delivery import Delivery, Known, build_delivery
 from adaptd.imports.incoming import Incoming, list_domain_folder, list_drops, list_source_folder
 from adaptd.imports.quarantine import move_to_quarantine
+from adaptd.imports.rewriting import write_again
 from adaptd.library.cache import remove_unfinished
 from adaptd.library.draft import Draft, ShowProgress, decode_files
 from adaptd.library.preprocessing import Limits, Preprocessing

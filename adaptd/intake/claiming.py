@@ -16,8 +16,8 @@ from adaptd.intake.moving import clear_unfinished, move_drop, remove_copied
 from adaptd.intake.tree import Tree, read_tree
 from adaptd.text import printable
 
-LONGEST_PATH = PATH_BYTES - 64
-"""With some room for what is put before or behind it."""
+LONGEST_PATH = PATH_BYTES - 384
+"""With some room for what is put before or behind it, and for a domain's name: in quarantine that stands before it."""
 PUT_BACK_TRIES = 100
 _NO_PERMISSION = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
@@ -101,8 +101,8 @@ def claim_by_rename(folder: Path, target: Path, fingerprint: str | None) -> Tree
             if shutil.disk_usage(target.parent).free < tree.size_bytes:
                 raise ClaimRefused(f"{printable(folder)} does not fit on the disk of {target.parent}: make room")
             return tree
+        sync(target.parent)  # before the originals go: nobody may have come to it
         remove_copied(folder, target)
-        sync(target.parent)
         if folder.parent.is_dir():
             sync(folder.parent)
         return None

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from adaptd.beneath import Identity, identify, opened, walk
 from adaptd.intake.names import READY_MARK, is_clutter, is_temporary
+from adaptd.text import printable
 
 
 class Stamp(NamedTuple):
@@ -38,7 +39,7 @@ class Tree:
         temporary: files that may still be in the making, by their path inside the drop.
         identity: of the folder that was looked at.
         mount: a folder in it that is on another filesystem, by its path inside.
-        longest: how many bytes the longest path inside has.
+        longest: how many bytes the longest path inside has, as `printable` spells it.
     """
 
     fingerprint: str
@@ -75,7 +76,7 @@ def _read(top: int) -> Tree:
             ready = ready or path == READY_MARK
             continue
         lines.append(f"{path}\0{stamp.kind}\0{stamp.size}\0{stamp.mtime_ns}")
-        longest = max(longest, len(os.fsencode(path)))
+        longest = max(longest, len(path) if path.isascii() else len(printable(Path(path)).encode()))
         if S_ISDIR(stamp.kind):
             mount = path if device != identity[0] else mount
         elif any(map(is_temporary, path.split("/"))):
@@ -99,10 +100,10 @@ def read_files(folder: Path) -> dict[str, Stamp]:
     return {path: stamp for path, stamp in found.items() if path.rpartition("/")[2] != READY_MARK}
 
 
-def read_stamp(path: str | Path) -> Stamp:
-    """The stamp of one entry; GONE where there is none."""
+def read_stamp(path: str | Path, folder: int | None = None) -> Stamp:
+    """The stamp of one entry, by its name in an open folder where one is given; GONE where there is none."""
     try:
-        return _stamp(os.lstat(path))
+        return _stamp(os.lstat(path, dir_fd=folder))
     except (FileNotFoundError, NotADirectoryError):
         return GONE
 

@@ -1,13 +1,15 @@
 """`adaptd gc`: shows what may be deleted and why, asks, deletes that and nothing else, and fsck stays clean."""
 
 import json
+import os
 import shutil
 
 import pytest
 
 from adaptd.care.fsck import check_project
-from adaptd.care.gc import Kind, Wish, delete, plan, size
+from adaptd.care.gc import Kind, Wish, _remove_seen, delete, plan, size
 from adaptd.care.view import View
+from adaptd.intake.tree import read_files
 from adaptd.project.lock import hold_project
 from adaptd.records import DomainState, EpisodeState, ImageState, NewImage, VersionState
 from adaptd.store import NewDrop, NewEpisode, NewVersion
@@ -175,3 +177,35 @@ def test_weights_of_rejected_versions(kept):
     (deletable,) = collect(kept, rejected=True)
     assert (deletable.kind, [path.name for path in deletable.paths]) == (Kind.REJECTED, ["episode-3.safetensors"])
     assert [finding for finding in check_project(kept.project) if "weights" in finding.what] == []
+
+
+def test_a_folder_that_becomes_a_link_leads_nowhere(kept, tmp_path):
+    """Whoever dropped it may still write in it: between the look and the deletion a sub-folder is swapped."""
+    home, drop = tmp_path / "home", kept.drop
+    (drop / "sub").mkdir()
+    home.mkdir()
+    for folder in (home, drop / "sub"):
+        (folder / "b.png").write_bytes(b"b")
+        (folder / "_READY").touch()
+        os.utime(folder / "b.png", (1, 1))
+    seen = read_files(drop)
+    (drop / "sub").rename(drop / "away")
+    (drop / "sub").symlink_to(home)
+    _remove_seen(drop, seen)
+    assert {path.name for path in home.iterdir()} == {"b.png", "_READY"}
+    assert sorted(path.name for path in drop.iterdir()) == ["away", "sub"]
+
+
+def test_an_unreadable_drop_is_told_and_left(kept):
+    """A tree too deep to be walked: fsck says so, and gc passes over it."""
+    deep = os.open(kept.drop, os.O_DIRECTORY)
+    for _ in range(102):
+        os.mkdir("d", dir_fd=deep)
+        deeper = os.open("d", os.O_DIRECTORY, dir_fd=deep)
+        os.close(deep)
+        deep = deeper
+    os.close(deep)
+    findings = check_project(kept.project)
+    assert [finding.repair for finding in findings] == ["make all of it readable for adaptd"]
+    with kept.store() as store, store.reading() as tx:
+        assert plan(View.read(tx), kept.project, Wish(originals=True)) == ()
