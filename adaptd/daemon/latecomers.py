@@ -110,6 +110,8 @@ class Latecomers:
         try:
             late = list(self._list_late(domains))
         except Exception as problem:  # noqa: BLE001 (raised by whoever asks for the result)
+            # The next look is to be at all that this one was for.
+            self._domains = None if domains is None else domains.union(self._domains or ())
             looking.set_exception(problem)
         else:
             looking.set_result(late)

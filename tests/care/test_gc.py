@@ -18,7 +18,7 @@ from adaptd.store import NewDrop, NewEpisode, NewVersion
 def planned(kept, **wishes) -> tuple:
     """What gc would delete."""
     with kept.store() as store, store.reading() as tx:
-        return plan(View.read(tx, with_images=False), kept.project, Wish(**wishes))
+        return plan(View.read(tx), kept.project, Wish(**wishes))
 
 
 def collect(kept, **wishes) -> tuple:
