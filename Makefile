@@ -38,7 +38,8 @@ kills: install  ## sixty random SIGKILLs of the daemon, and ten with each advers
 FIGURES ?= faults.jsonl
 faults: install  ## the fault matrix of docs/reliability.md at full length; hours
 	ADAPTD_FAULTS=$(abspath $(FIGURES)) ADAPTD_KILLS=200 ADAPTD_SWAPS=10000 ADAPTD_LOOSE=100000 \
-		ADAPTD_JUNK=20000 $(BIN)/python -m pytest tests/faults tests/process/test_kills.py tests/process/test_loose_files.py \
+		ADAPTD_JUNK=20000 ADAPTD_STARTS=50 $(BIN)/python -m pytest tests/faults tests/process/test_kills.py tests/process/test_loose_files.py \
+		tests/project/test_lock.py \
 		tests/imports/test_much_junk.py
 
 docs: install  ## the pages that are made from the code

@@ -28,11 +28,15 @@ class Stop:
         if self.requested:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        self._signal = signal.Signals(number)
+        self.note(number)
         if sys.stderr.isatty():
             os.write(2, b"\nstopping after this step; once more stops at once\n")
         if self.on_request is not None:
             self.on_request()
+
+    def note(self, number: int) -> None:
+        """Take note of a signal, and no more."""
+        self._signal = signal.Signals(number)
 
     def check(self) -> None:
         """Raise Interrupted if somebody asked."""
@@ -53,24 +57,23 @@ def noting_signals() -> Iterator[Stop]:
 
 
 @contextmanager
-def interrupting() -> Iterator[None]:
-    """For the length of a block that only waits, SIGINT and SIGTERM raise Interrupted; who noted them before notes them too."""
+def noting_while_waiting() -> Iterator[Stop]:
+    """As `noting_signals`, for work that only waits, perhaps within such a block: whoever noted signals before notes them too."""
+    stop = Stop()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield stop
         return
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
+    def note(number: int, frame: FrameType | None) -> None:
+        stop.note(number)
         handler = before[signal.Signals(number)]
         if callable(handler) and handler is not signal.default_int_handler:
             handler(number, frame)
-        raise Interrupted(signal.Signals(number))
 
     heard = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.getsignal(number) for number in heard}
-    for number in heard:
-        signal.signal(number, interrupt)
+    before = {number: signal.signal(number, note) for number in heard}
     try:
-        yield
+        yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

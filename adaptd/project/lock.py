@@ -21,7 +21,7 @@ from typing import Any
 
 from adaptd.errors import ProjectBusy
 from adaptd.machine import list_lock_holders, process_user
-from adaptd.signals import interrupting
+from adaptd.signals import noting_while_waiting
 from adaptd.text import escape_hidden
 
 LOCK_FILE = "daemon.lock"
@@ -153,8 +153,9 @@ def _hold_or_refuse(state: Path) -> int:
 def _wait_for(path: Path) -> int:
     """The lock, as soon as it is free; after a while it is said for whom we wait."""
     start, is_said = time.monotonic(), False
-    with interrupting():
+    with noting_while_waiting() as stop:
         while (handle := _try(path)) is None:
+            stop.check()
             if not is_said and time.monotonic() - start > SILENT_SECONDS:
                 holders = ", ".join(map(str, list_lock_holders(path.stat().st_ino))) or "unknown"
                 log.warning("waiting for pid %s which holds %s", holders, escape_hidden(str(path)))

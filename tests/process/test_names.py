@@ -35,7 +35,7 @@ if not os.environ.get("ADAPTD_FAULTS"):
 
 def read(address: str, path: str) -> str:
     """A page of the daemon."""
-    with urllib.request.urlopen(f"http://{address}{path}", timeout=30) as answer:
+    with urllib.request.urlopen(f"{address}{path}", timeout=30) as answer:
         return answer.read().decode()
 
 

@@ -1,4 +1,7 @@
-"""Locks that nobody else can hold, and that say for whom they wait."""
+"""Locks that nobody else can hold, and that say for whom they wait.
+
+ADAPTD_STARTS sets how many start at once; `make faults` starts 50.
+"""
 
 import fcntl
 import os
@@ -16,7 +19,7 @@ from adaptd.project.lock import LOCK_FILE, PUBLISHING_FILE
 from tests.conftest import REPOSITORY, Shop
 
 STRANGER = 65534
-STARTS = 50
+STARTS = int(os.environ.get("ADAPTD_STARTS", "8"))
 
 ENV = {"ADAPTD_METRICS__PORT": "0", "ADAPTD_INTAKE__MIN_FREE_BYTES": "0", "ADAPTD_LOGGING__FORMAT": "human"}
 
@@ -131,19 +134,18 @@ def test_a_command_that_waits_ends_too(empty_shop):
             command.kill()
 
 
-def test_fifty_start_at_once(empty_shop):
+def test_many_start_at_once(empty_shop):
     """One works; the others cost little, say who it is, exit 1 and leave nothing."""
     before = sorted(empty_shop.root.rglob("*"))
     begin = time.monotonic()
     processes = [start(empty_shop) for _ in range(STARTS)]
-    spent = time.monotonic() - begin
     try:
         ends: dict[int, tuple[int, float]] = {}
         while len(ends) < STARTS - 1:
             pid, status, usage = os.wait3(os.WNOHANG)
             if pid:
                 ends[pid] = os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
-            assert time.monotonic() - begin < 120
+            assert time.monotonic() - begin < 10 * STARTS
             time.sleep(0 if pid else 0.01)
         (winner,) = [process for process in processes if process.pid not in ends]
         losers = [process for process in processes if process.pid in ends]
@@ -159,4 +161,3 @@ def test_fifty_start_at_once(empty_shop):
         for process in processes:
             process.kill()
             process.wait()
-    assert spent < 10

@@ -35,9 +35,9 @@ class _Number(IntegerConvertor):
 
 
 class _Name(StringConvertor):
-    """What may be a folder's name; anything else is at no address."""
+    """What may be a domain's name: of 255 bytes each may be spelled out in four characters. Anything else is at no address."""
 
-    regex = r"[^/\x00]{1,255}"
+    regex = r"[^/\x00]{1,1020}"
 
 
 register_url_convertor("number", _Number())
