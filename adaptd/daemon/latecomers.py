@@ -16,7 +16,7 @@ from threading import Thread
 from adaptd.beneath import holding, opened
 from adaptd.care.view import is_counted, quarantine_places
 from adaptd.daemon.deliveries import Deliveries
-from adaptd.files import make_folder, sync_trees
+from adaptd.files import make_folder, remove, sync_trees
 from adaptd.imports.claimed import Claimed, fingerprint_taken, has_changed, is_as_claimed, read_claimed, spell
 from adaptd.intake.names import is_temporary
 from adaptd.intake.tree import read_files
@@ -27,6 +27,8 @@ from adaptd.store import NewDrop, Store
 
 RECENT_SECONDS = 3600.0
 """Drops that came within this time are looked at again and again; all others at a start, and before their domain's episodes."""
+STUCK_SECONDS = 300.0
+"""Late files that cannot be moved are tried again after this time."""
 LOOK_SHARE = 20
 """A look that takes long is followed by this many times as long without one."""
 
@@ -53,6 +55,8 @@ class Latecomers:
         self._next_look, self._awaited = -1.0, True
         self._domains: set[str] | None = None  # to look at all drops of; None: of all
         self._told: dict[int, str] = {}
+        self._stuck: dict[int, str] = {}
+        self._retry_at: dict[int, float] = {}
         self.use(project)
 
     def use(self, project: Project) -> None:
@@ -68,7 +72,7 @@ class Latecomers:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Drops that cannot be looked at, and why."""
-        return tuple(self._told.values())
+        return (*self._told.values(), *self._stuck.values())
 
     def look_soon(self, domain: str) -> None:
         """Look at every drop of a domain in the next turn."""
@@ -100,10 +104,10 @@ class Latecomers:
         elif self._looking.done():
             found, self._looking = self._looking, None
             late = found.result()
-            self._awaited = bool(late)
             for one in late:
-                if one.is_settled:
+                if one.is_settled and self._clock() >= self._retry_at.get(one.drop.id, -1.0):
                     self._try_to_take(one)
+            self._awaited = any(one.drop.id not in self._retry_at for one in late)
 
     def _find(self, looking: "Future[list[Late]]", domains: set[str] | None) -> None:
         began = self._clock()
@@ -170,7 +174,11 @@ class Latecomers:
         try:
             self._take(late)
         except OSError as problem:
-            self._told[late.drop.id] = f"files that came late for {late.drop.origin} cannot be taken: {problem}"
+            self._stuck[late.drop.id] = f"files that came late for {late.drop.origin} cannot be taken: {problem}"
+            self._retry_at[late.drop.id] = self._clock() + STUCK_SECONDS
+        else:
+            self._stuck.pop(late.drop.id, None)
+            self._retry_at.pop(late.drop.id, None)
 
     def _take(self, late: Late) -> None:
         if late.drop.delivery is None:
@@ -178,10 +186,15 @@ class Latecomers:
             return
         new, moving = self._record(late)
         target = self._layout.state / new.path
-        for top, inside, place in moving:
-            make_folder(place.parent)
-            with opened(top) as folder, holding(folder, inside) as (parent, name):
-                os.rename(name, place, src_dir_fd=parent)
+        try:
+            for top, inside, place in moving:
+                make_folder(place.parent)
+                with opened(top) as folder, holding(folder, inside) as (parent, name):
+                    os.rename(name, place, src_dir_fd=parent)
+        except OSError:
+            if not any(os.path.lexists(place) for _, _, place in moving):
+                self._take_back(late, new)
+            raise
         sync_trees([target])
         for item in late.quarantined:
             self._forget(item)
@@ -211,6 +224,17 @@ class Latecomers:
             size = sum(late.claimed.files[path].size for path in late.claimed.late)
             row = NewDrop(drop.domain_id, number, self._layout.relative(target), drop.origin, "", len(moving), size)
             return tx.drops.add(row), moving
+
+    def _take_back(self, late: Late, new: DropRecord) -> None:
+        """None of it can be moved: as if nobody had tried."""
+        with self._store.writing() as tx:
+            tx.drops.remove(new.id)
+            tx.images.keep_originals_of(late.claimed.overwritten)
+            tx.drops.lose_images(late.drop.id, -len(late.claimed.overwritten))
+            for item in late.quarantined:
+                assert item.path is not None
+                tx.quarantine.move(item.id, item.path)
+        remove(self._layout.state / new.path)
 
     def _note_rest(self, late: Late) -> None:
         """What is left in the old drop is what its import took, as it is now."""

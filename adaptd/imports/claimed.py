@@ -16,7 +16,7 @@ from adaptd.beneath import holding, opened
 from adaptd.intake.copying import hash_at
 from adaptd.intake.tree import Stamp, read_files, read_stamp, read_tree
 from adaptd.project.layout import Layout
-from adaptd.records import DropRecord, Image, Quarantined
+from adaptd.records import DropRecord, Image, ImageState, Quarantined
 from adaptd.text import printable
 
 ListImages = Callable[[], Sequence[Image]]
@@ -119,10 +119,10 @@ def _is_among(path: str, names: Collection[str]) -> bool:
 
 
 def _by_name(drop: DropRecord, images: Sequence[Image]) -> dict[str, list[Image]]:
-    """The images of a drop's delivery by name; other drops of it may have files of the same names."""
+    """The images of a drop's delivery whose files are kept, by name; other drops of it may have files of the same names."""
     named: dict[str, list[Image]] = {}
     for image in images:
-        if image.delivery == drop.delivery:
+        if image.delivery == drop.delivery and image.state is ImageState.ACCEPTED:
             named.setdefault(image.name, []).append(image)
     return named
 

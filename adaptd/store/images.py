@@ -83,6 +83,11 @@ class Images(Repository):
         for chunk in _chunks(image_ids):
             self._connection.execute(update(images).where(images.c.id.in_(chunk)).values(state=ImageState.REMOVED))
 
+    def keep_originals_of(self, image_ids: Sequence[int]) -> None:
+        """They are kept after all."""
+        for chunk in _chunks(image_ids):
+            self._connection.execute(update(images).where(images.c.id.in_(chunk)).values(state=ImageState.ACCEPTED))
+
     def list_parts(self, domain_id: int) -> tuple[tuple[int, Split], ...]:
         """Which splits of which deliveries a domain has images in."""
         statement = select(images.c.delivery, images.c.split).where(images.c.domain_id == domain_id).distinct()
