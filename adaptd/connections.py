@@ -5,6 +5,7 @@ crowd would write thousands, and a response written in one piece, not two.
 """
 
 import asyncio
+import itertools
 import json
 import logging
 import resource
@@ -18,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 HEADER_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 75
-"""How long a client may take until its next request, and for reading an answer."""
+"""How long a client may take until its next request, and for reading what was written to it."""
 MAX_HEADER_BYTES = 65_536
 BACKLOG = 2048
 """Connections that the kernel keeps until they are accepted."""
@@ -50,27 +51,38 @@ class _Complaint:
 
 
 class Crowd:
-    """The open connections of one server. Where there are too many, the one that has asked nothing for longest goes."""
+    """The open connections of one server. Where there are too many, the one that has asked nothing for longest goes.
+
+    Where all of them ask, it is the oldest whose client makes us wait: for the rest of a request, or for reading an answer.
+    So there is always room for whoever asks how the server is, unless it works for everybody else.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._open: set[Connection] = set()
+        self._open: dict[Connection, None] = {}  # oldest first
         self._idle: dict[Connection, None] = {}  # longest first
         self._complaint = _Complaint()
 
     def add(self, connection: "Connection") -> None:
         """A client connects."""
-        self._open.add(connection)
-        self._idle[connection] = None
-        if len(self._open) > self._limit:
+        if len(self._open) >= self._limit:
             self._complaint.write("more than %d connections: those that ask nothing are closed", self._limit)
-            leaving = next((each for each in self._idle if not each.is_being_read), connection)
+            leaving = self._choose(connection)
             self.remove(leaving)
             leaving.send_away()
+            if leaving is connection:
+                return
+        self._open[connection] = None
+        self._idle[connection] = None
+
+    def _choose(self, newcomer: "Connection") -> "Connection":
+        silent = (each for each in self._idle if not each.is_being_read)
+        slow = (each for each in self._open if each.is_waited_for)
+        return next(itertools.chain(silent, slow), newcomer)
 
     def remove(self, connection: "Connection") -> None:
         """A client is gone."""
-        self._open.discard(connection)
+        self._open.pop(connection, None)
         self._idle.pop(connection, None)
 
     def note_request(self, connection: "Connection") -> None:
@@ -127,6 +139,11 @@ class Connection(HttpToolsProtocol):
         """Whether a part of an answer waits for its client to read it."""
         return self.transport.get_write_buffer_size() > 0
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether it is the client's turn: to read, or to say the rest of what it asks."""
+        return self.is_being_read or self.cycle is None or self.cycle.more_body
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client that says nothing has as long as one that says too little."""
         self._joined = _Joined(transport)
@@ -152,7 +169,8 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         super().on_message_begin()
-        self._forget_unread()
+        if not self.is_being_read:
+            self._forget_unread()
         self.scope["state"]["gone"] = self.transport.is_closing
         self._in_headers = True
         self._header_bytes = 0
@@ -172,9 +190,28 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
         if self.cycle.response_complete:
             self._crowd.note_answer(self)
-        if self.is_being_read:  # whoever does not read its answer does not keep it in our memory for ever
-            self._forget_unread()
-            self._unread = self.loop.call_later(KEEP_ALIVE_SECONDS, self.transport.abort)
+        if self.is_being_read:
+            self._note_unread()
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it is answered."""
+        super().pause_writing()
+        self._note_unread()
+
+    def resume_writing(self) -> None:
+        """It has read nearly everything."""
+        super().resume_writing()
+        self._forget_unread()
+
+    def _note_unread(self) -> None:
+        """Whoever does not read does not keep its answer in our memory for ever, nor its place."""
+        if self._unread is None:
+            self._unread = self.loop.call_later(KEEP_ALIVE_SECONDS, self._end_unread)
+
+    def _end_unread(self) -> None:
+        self._unread = None
+        if self.is_being_read:
+            self.transport.abort()
 
     def _forget_unread(self) -> None:
         if self._unread is not None:
@@ -196,7 +233,9 @@ class Connection(HttpToolsProtocol):
 
     def send_away(self) -> None:
         """Others need the place; a client that has asked nothing yet is told so."""
-        if self._has_asked:
+        if self.is_being_read:
+            self.transport.abort()
+        elif self._has_asked:
             self.transport.close()
         else:
             self.refuse(503, "too many connections; try again later")

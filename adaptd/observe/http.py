@@ -60,7 +60,7 @@ def make_app(site: Site, health: Callable[[], Mapping[str, Any]]) -> Starlette:
     def metrics(_: Request) -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    def show_health(request: Request) -> Response:
+    async def show_health(request: Request) -> Response:  # on the loop: it waits for no page's thread
         said = dict(health())
         # Warnings tell paths and names: strangers hear only how it is.
         shown = said if may_read(settings, request.headers) else {"state": said.get("state")}

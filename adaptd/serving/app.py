@@ -87,8 +87,8 @@ class Application:
             route, version = self._find(scope["path"])
             endpoint = route.endpoint
             self._check(scope, route)
-            request = await self._read(scope, receive, version, held)
-            answer = await route.answer(request)
+            # Without a name, so that nothing of the request is kept while its answer waits to be read.
+            answer = await route.answer(await self._read(scope, receive, version, held))
         except ClientLeft:
             self._metrics.answered(endpoint, CLIENT_LEFT, time.perf_counter() - start)
             return

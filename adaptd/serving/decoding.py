@@ -6,9 +6,10 @@ from dataclasses import replace
 from adaptd.errors import ClientLeft, ImageRejected, RequestRefused
 from adaptd.library.decode import measure_pixels
 from adaptd.library.preprocessing import Limits
+from adaptd.records import Reason
 from adaptd.serving.predictions import decode_image
 from adaptd.serving.session import Images, Model
-from adaptd.serving.turns import Share, Turns
+from adaptd.serving.turns import HEAVY, Share, Turns
 from adaptd.serving.uploads import is_form, read_uploads
 
 THREADS = 3
@@ -28,6 +29,7 @@ class Decoding:
 
     def __init__(self, limits: Limits, max_pixels: int, max_seconds: float) -> None:
         self._limits = replace(limits, max_pixels=min(limits.max_pixels, max_pixels))
+        self._light_limits = replace(limits, max_pixels=min(limits.max_pixels, HEAVY))
         self._max_pixels, self._max_seconds = max_pixels, max_seconds
         self._turns = Turns(THREADS)
         self.requests = 0
@@ -55,9 +57,17 @@ class Decoding:
                 raise RequestRefused(
                     413, f"decoding the images takes more than {self._max_seconds:g} seconds: send fewer at once"
                 )
-            cost = LEAST_COST + pixels
-            decoded.append(await self._turns.run(share, cost, lambda data=data: decode_image(data, model, self._limits)))  # type: ignore[misc]
+            decoded.append(await self._decode_file(share, data, pixels, model))
         return decoded
+
+    async def _decode_file(self, share: Share, data: bytes, pixels: int, model: Model) -> Images | ImageRejected:
+        """What seems light is decoded within a light piece's limits; where it is more than it seemed, it takes a heavy turn."""
+        if pixels <= HEAVY:
+            decoded = await self._turns.run(share, LEAST_COST + pixels, lambda: decode_image(data, model, self._light_limits))
+            if not (isinstance(decoded, ImageRejected) and decoded.reason == Reason.TOO_MANY_PIXELS):
+                return decoded
+        cost = LEAST_COST + max(pixels, HEAVY)
+        return await self._turns.run(share, cost, lambda: decode_image(data, model, self._limits))
 
     async def _read(self, share: Share, body: bytes, content_type: bytes) -> list[tuple[bytes, int]]:
         """The files with their pixels. One alone is bounded by its own limits, and its bytes are a guess that costs nothing."""

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptd.errors import ImageRejected, RequestRefused
+from adaptd.errors import ClientLeft, ImageRejected, RequestRefused
 from adaptd.observe.serving_metrics import ServingMetrics
 from adaptd.serving.batching import Batcher
 from adaptd.serving.catalogue import Catalogue
@@ -73,7 +73,13 @@ class Endpoints:
         arguments = request.body, find_header(request.headers, JSON_LENGTH), model, self._batcher.max_batch_size
         if not is_large(split_body(*arguments[:2])[0]):
             return parse_infer(*arguments)
-        return await asyncio.get_running_loop().run_in_executor(self._parser, parse_infer, *arguments)
+
+        def parse() -> InferRequest:
+            if request.gone():
+                raise ClientLeft("the client left before its request was read")
+            return parse_infer(*arguments)
+
+        return await asyncio.get_running_loop().run_in_executor(self._parser, parse)
 
     async def predict(self, request: Request) -> Answer:
         """`POST /predict[?version=N]`: one image file as the body, or several as a form."""

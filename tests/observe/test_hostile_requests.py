@@ -4,14 +4,19 @@ import contextlib
 import logging
 import random
 import socket
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote
 
 import httpx
 import pytest
+from starlette.responses import Response
 
 from adaptd.errors import StoreBusy
+from adaptd.observe.dashboard.app import Dashboard
 from adaptd.store import Store
 
 from .pages import make_project, serve_pages
@@ -199,3 +204,17 @@ def test_strangers_hear_the_state_alone(root, store, settings, headers, tells):
         answer = httpx.get(f"{address}/health", headers=headers)
     assert answer.status_code == 200
     assert (answer.json() == {"state": "idle"}) is not tells
+
+
+def test_health_waits_for_no_page(root, store, monkeypatch):
+    """With every thread busy with pages, whoever asks how the daemon is hears it at once."""
+    free = threading.Event()
+    monkeypatch.setattr(Dashboard, "_csv", lambda *_: free.wait(30) and Response())
+    with serve_pages(root, store) as address, ThreadPoolExecutor(60) as pool:
+        answers = [pool.submit(httpx.get, f"{address}/matrix.csv", timeout=60) for _ in range(60)]
+        try:
+            time.sleep(1)
+            assert httpx.get(f"{address}/health", timeout=10).status_code == 200
+        finally:
+            free.set()
+        assert {answer.result().status_code for answer in answers} == {200}

@@ -174,6 +174,18 @@ def test_huge_images_keep_nobody_waiting(server, huge):
     assert worst < 1 + 5 * usual
 
 
+def test_huge_images_alone_keep_nobody_waiting(server):
+    """Ten requests of one each, of 6 KB: what they are is seen when they are opened, and a thread is left to another client."""
+    target = BytesIO()
+    Image.new("1", (SIDE, SIDE)).save(target, "PNG")
+    usual = slowest(server, 0.5, small())
+    with meanwhile(*[lambda: post(server, "/predict", target.getvalue())] * 10) as results:
+        time.sleep(0.3)
+        worst = slowest(server, 2, small())
+    assert [result[0] for result in results] == [200] * 10
+    assert worst < 1 + 5 * usual
+
+
 def test_decoding_has_a_limit_of_time(fresh, start, huge):
     """A request whose images take too long is refused between two of them."""
     publish(models(fresh), 1)
