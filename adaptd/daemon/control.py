@@ -1,5 +1,7 @@
 """What a person may tell the daemon: pause, resume, retry, cancel. Each is a change in the store, which the daemon follows."""
 
+from shlex import quote
+
 from adaptd.errors import EpisodeError
 from adaptd.records import EVERYTHING, SOURCE, DomainState, EventKind
 from adaptd.store import Store
@@ -11,7 +13,7 @@ def pause(store: Store, name: str | None) -> str:
         domain = None if name is None else tx.domains.get_named(name)
         tx.pauses.add(name or EVERYTHING, "paused by `adaptd pause`")
         tx.events.add(EventKind.PAUSED, f"{name or 'everything'} is paused", domain_id=domain.id if domain else None)
-    return f"{name or 'everything'} is paused: `adaptd resume{f' {name}' if name else ''}` lets it go on"
+    return f"{name or 'everything'} is paused: `adaptd resume{f' {quote(name)}' if name else ''}` lets it go on"
 
 
 def resume(store: Store, name: str | None) -> str:
@@ -51,6 +53,6 @@ def cancel(store: Store, name: str) -> str:
         if episode is not None:
             tx.episodes.cancel(episode.id, why)
             tx.checkpoints.forget_all(episode.id)
-        tx.domains.set_state(domain.id, DomainState.SKIPPED, f"{why}; `adaptd retry {name}` takes it up again")
+        tx.domains.set_state(domain.id, DomainState.SKIPPED, f"{why}; `adaptd retry {quote(name)}` takes it up again")
         tx.events.add(EventKind.CANCELLED, why, domain_id=domain.id, episode_id=episode.id if episode else None)
-    return f"{name} is cancelled: its images are kept, `adaptd retry {name}` takes it up again"
+    return f"{name} is cancelled: its images are kept, `adaptd retry {quote(name)}` takes it up again"

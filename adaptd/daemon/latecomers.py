@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 
-from adaptd.beneath import holding, opened
+from adaptd.beneath import holding, opened, rename
 from adaptd.care.view import is_counted, quarantine_places
 from adaptd.daemon.deliveries import Deliveries
 from adaptd.files import make_folder, remove, sync_trees
@@ -189,8 +189,8 @@ class Latecomers:
         try:
             for top, inside, place in moving:
                 make_folder(place.parent)
-                with opened(top) as folder, holding(folder, inside) as (parent, name):
-                    os.rename(name, place, src_dir_fd=parent)
+                with opened(top) as folder, holding(folder, inside) as (parent, name), opened(place.parent) as ours:
+                    rename(parent, name, ours, place.name)
         except OSError:
             if not any(os.path.lexists(place) for _, _, place in moving):
                 self._take_back(late, new)
@@ -214,9 +214,11 @@ class Latecomers:
         with self._store.writing() as tx:
             number = tx.drops.next_number(drop.domain_id)
             target = self._layout.drop(drop.domain_id, number)
-            moving = [(folder, path, target / path) for path in late.claimed.late]
+            moving, taken = [(folder, path, target / path) for path in late.claimed.late], set(map(spell, late.claimed.late))
             for item in late.quarantined:
-                inside = item.name if spell(item.name) not in map(spell, late.claimed.late) else f"{item.id}/{item.name}"
+                # Spelled out, two odd names may be the same.
+                inside = item.name if spell(item.name) not in taken else f"{item.id}/{item.name}"
+                taken.add(spell(item.name))
                 moving.append((self._layout.quarantined, _below_quarantine(item, self._layout), target / inside))
                 tx.quarantine.move(item.id, str(target / inside))
             tx.images.forget_originals_of(late.claimed.overwritten)

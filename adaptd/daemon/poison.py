@@ -1,5 +1,7 @@
 """Work that kills its worker, and drops that cannot be moved: counted, and failed at last, so that the queue goes on."""
 
+from shlex import quote
+
 from adaptd.daemon.jobs import Job, JobEnd, JobKind, JobOutcome
 from adaptd.records import DomainState, EpisodeState, EventKind
 from adaptd.store import Transaction
@@ -21,7 +23,7 @@ def record_delay(tx: Transaction, domain_id: int, why: str) -> None:
     tx.events.add(EventKind.DROP_STUCK, why, domain_id=domain_id, crashes=(delays := tx.drops.count_crash(domain_id)))
     if delays >= CRASHES:
         domain = tx.domains.get(domain_id)
-        why = f"{why}; `adaptd retry {domain.name}` goes on with what is here"
+        why = f"{why}; `adaptd retry {quote(domain.name)}` goes on with what is here"
         tx.domains.set_state(domain_id, DomainState.FAILED, why)
         tx.events.add(EventKind.GIVEN_UP, why, domain_id=domain_id)
 
@@ -34,7 +36,8 @@ def _count_crash(tx: Transaction, job: Job, reason: str) -> None:
     tx.events.add(EventKind.WORKER_DIED, reason, domain_id=domain_id, episode_id=episode_id, crashes=crashes)
     if crashes < CRASHES:
         return
-    why = f"its worker died {crashes} times at the same place, the last time: {reason}; `adaptd retry {job.domain}` tries again"
+    again = f"`adaptd retry {quote(job.domain)}` tries again"
+    why = f"its worker died {crashes} times at the same place, the last time: {reason}; {again}"
     if episode_id is not None:
         tx.episodes.give_up(episode_id, why)
         tx.checkpoints.forget_all(episode_id)

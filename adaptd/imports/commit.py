@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from shlex import quote
 
 from adaptd.errors import StoreConflict
 from adaptd.imports.delivery import Delivery
@@ -44,7 +45,7 @@ def commit(store: Store, delivery: Delivery, domain: Domain, ids: dict[str, int]
         _quarantine(tx, domain, delivery)
         _take_in_drops(tx, delivery, delivery.number)
         if delivery.incoming.drops and settings.intake.trigger == "manual":
-            tx.pauses.add(domain.name, f"intake.trigger is manual: `adaptd resume {domain.name}` starts it")
+            tx.pauses.add(domain.name, f"intake.trigger is manual: `adaptd resume {quote(domain.name)}` starts it")
         tx.domains.set_state(domain.id, DomainState.QUEUED)
         episode = tx.episodes.add(_new_episode(delivery, domain, settings))
         message = f"{domain.name}: {len(delivery.images)} images accepted, {delivery.unusable} files quarantined"
