@@ -13,6 +13,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import IO
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +24,12 @@ NO_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP})
 def hash_file(path: Path) -> str:
     """SHA-256 of a file."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hash_open(file)
+
+
+def hash_open(file: IO[bytes]) -> str:
+    """SHA-256 of what an open file has from here on."""
+    return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # any file that is read as bytes does
 
 
 def sync(path: Path) -> None:

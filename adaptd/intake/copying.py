@@ -12,7 +12,7 @@ from pathlib import Path
 
 from adaptd.beneath import Identity, entered, identify, open_file, open_new, opened
 from adaptd.errors import ClaimRefused, DropChanged
-from adaptd.files import sync_descriptor
+from adaptd.files import hash_open, sync_descriptor
 from adaptd.text import printable
 
 BLOCK_BYTES = 1 << 20
@@ -164,7 +164,7 @@ def hash_at(folder: int, name: str) -> str:
     with os.fdopen(open_file(folder, name), "rb", buffering=0) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return ""
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hash_open(file)
 
 
 def _copy_bytes(file: FileIO, place: int, new_name: str, before: os.stat_result) -> str:
