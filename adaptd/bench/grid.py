@@ -22,6 +22,11 @@ LEARNING_SECTIONS = (*SOURCE_SECTIONS, "training", "memory")
 
 DEFAULT_METHODS = (
     "source-only",
+    "dann",
+    "mcd",
+    "dada",
+    "cua",
+    "gra",
     "contrastive+source",
     "contrastive+source+memory",
     "contrastive+sdc",

@@ -20,7 +20,9 @@ def bench(
     folders: Annotated[
         list[Path] | None, typer.Argument(metavar="[SOURCE TARGET…]", help="For `folders`: class folders, the source first.")
     ] = None,
-    methods: Annotated[str, typer.Option(metavar="A,B,…", help="Methods to compare; default: all and the oracle.")] = "",
+    methods: Annotated[
+        str, typer.Option(metavar="A,B,…", help="Methods to compare; default: the paper's systems, guarded and the oracle.")
+    ] = "",
     seeds: Annotated[str, typer.Option(metavar="0,1,…", help="One run of each method a seed.")] = "0",
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over each target domain; default: training.epochs.")] = None,
     data: Annotated[
