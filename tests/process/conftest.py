@@ -47,6 +47,12 @@ def is_pending(pid: int, number: signal.Signals) -> bool:
     return bool(int(pending, 16) >> (number - 1) & 1)
 
 
+def warned(shop: Shop, word: str) -> bool:
+    """Whether the status is degraded and says this."""
+    said = shop.status()["daemon"]
+    return said["state"] == "degraded" and any(word in warning for warning in said["warnings"])
+
+
 class Daemon:
     """`adaptd run` on a project."""
 

@@ -1,9 +1,8 @@
-"""What goes wrong around the daemon: another one, an inbox that is away, a full disk, a locked database, a port in use."""
+"""What goes wrong around the daemon: another one, an inbox that is away, a full disk, a port in use."""
 
 import contextlib
 import shutil
 import socket
-import sqlite3
 import subprocess
 import time
 from pathlib import Path
@@ -12,13 +11,7 @@ import pytest
 
 from tests.conftest import Shop
 
-from .conftest import LONG, MANUAL, wait_until
-
-
-def warned(shop, word: str) -> bool:
-    """Whether the status is degraded and says this."""
-    said = shop.status()["daemon"]
-    return said["state"] == "degraded" and any(word in warning for warning in said["warnings"])
+from .conftest import LONG, MANUAL, wait_until, warned
 
 
 def test_a_second_daemon_leaves_at_once(shop, start, pictures):
@@ -122,24 +115,6 @@ def test_too_little_room(shop, start, drop, pictures):
     settings.write_text(text.replace(line, "min_free_bytes = 0"))
     daemon.process.send_signal(1)
     daemon.until(camera="queued")
-
-
-def test_a_locked_database(shop, start, drop, pictures, reference):
-    """Somebody else holds it for some seconds: the daemon says so, loses nothing and goes on."""
-    inbox = shop.root / "inbox"
-    drop(pictures(0), inbox / "camera")
-    daemon = start(shop, env=LONG)
-    daemon.training(10)
-    with contextlib.closing(sqlite3.connect(shop.state / "adaptd.db", isolation_level=None)) as other:
-        other.execute("BEGIN EXCLUSIVE")
-        drop(pictures(1), inbox / "later")
-        wait_until(lambda: warned(shop, "kept the database locked"), "the alarm")
-        assert len(daemon.lines("the intake is in trouble")) == 1
-        assert (inbox / "later").is_dir()
-    daemon.until(camera="done")
-    assert reference(shop) == (1, [])
-    wait_until(lambda: shop.rows("SELECT delivery FROM drops ORDER BY id") == [(1,), (1,)], "the import of the second")
-    assert daemon.stop() == 0
 
 
 def test_a_port_in_use(shop, start, drop, pictures):
