@@ -8,6 +8,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,14 +16,17 @@ import sys
 import sysconfig
 import tempfile
 import textwrap
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from tests.conftest import REPOSITORY
-from tests.process.conftest import drop, pictures, reference, start  # noqa: F401 (fixtures)
+from tests.conftest import REPOSITORY, Shop
+from tests.process.conftest import QUICK, SECONDS, drop, pictures, reference, start, wait_until  # noqa: F401 (fixtures)
 
 OWNER, STRANGER = 65533, 65534
 SWAPS = int(os.environ.get("ADAPTD_SWAPS", "1000"))
@@ -156,3 +160,53 @@ def figures(request: pytest.FixtureRequest) -> Callable[..., None]:
                 lines.write(json.dumps({"test": request.node.nodeid} | values) + "\n")
 
     return write
+
+
+class Client(threading.Thread):
+    """Asks a server again and again; what went wrong, and how long each answer took."""
+
+    def __init__(self, url: str, image: bytes) -> None:
+        super().__init__(daemon=True)
+        self._url, self._image = url, image
+        self.seconds: list[float] = []
+        self.errors: list[str] = []
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        """Until it is told to stop."""
+        with httpx.Client(timeout=SECONDS) as client:
+            while not self.over.is_set():
+                begun = time.monotonic()
+                try:
+                    answer = client.post(f"{self._url}/predict", files={"image": self._image})
+                    if answer.status_code != 200:
+                        self.errors.append(answer.text)
+                except httpx.HTTPError as problem:
+                    self.errors.append(repr(problem))
+                self.seconds.append(time.monotonic() - begun)
+                time.sleep(0.005)
+
+
+@pytest.fixture
+def serve(tmp_path: Path, pictures: Callable[[int], Path]) -> Iterator[Callable[[Shop], Client]]:  # noqa: F811 (the fixture)
+    """Starts a real server of a project, with a client that asks it all the time."""
+    running: list[tuple[subprocess.Popen[bytes], Client]] = []
+
+    def start_one(shop: Shop) -> Client:
+        command = [sys.executable, "-m", "adaptd.cli.main", "--project", str(shop.root), "serve", "--port", "0"]
+        log = tmp_path / "serve.log"
+        with log.open("wb") as out:
+            env = os.environ | {"PYTHONPATH": str(REPOSITORY)} | QUICK
+            server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env)
+        address = wait_until(lambda: re.search(r"http://[\d.]+:\d+", log.read_text()), "serving")[0]
+        client = Client(address, min(pictures(0).glob("*.png")).read_bytes())
+        running.append((server, client))
+        client.start()
+        return client
+
+    yield start_one
+    for server, client in running:
+        client.over.set()
+        client.join()
+        server.terminate()
+        server.wait(SECONDS)

@@ -1,17 +1,9 @@
-"""What goes wrong around the daemon: another one, an inbox that is away, a full disk, a port in use."""
+"""What goes wrong around the daemon: another one, an inbox that is away, too little room, a port in use."""
 
-import contextlib
-import shutil
 import socket
-import subprocess
 import time
-from pathlib import Path
 
-import pytest
-
-from tests.conftest import Shop
-
-from .conftest import LONG, MANUAL, wait_until, warned
+from .conftest import MANUAL, wait_until, warned
 
 
 def test_a_second_daemon_leaves_at_once(shop, start, pictures):
@@ -48,57 +40,6 @@ def test_an_inbox_that_goes_away_and_comes_back(shop, start, drop, pictures):
     drop(pictures(1), inbox / "other")
     daemon.until(other="queued")
     assert daemon.stop() == 0
-
-
-@pytest.fixture
-def small_disk(shop, tmp_path):
-    """The project on a disk of a few megabytes."""
-    mount = tmp_path / "disk"
-    mount.mkdir()
-    run = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=12m", "none", str(mount)], capture_output=True, text=True, check=False
-    )
-    if run.returncode:
-        pytest.skip(f"needs to mount a tmpfs, which is not allowed here: {run.stderr.strip()}")
-    try:
-        yield Shop(Path(shutil.copytree(shop.root, mount / "shop")), shop.zygote)
-    finally:
-        wait_until(lambda: subprocess.run(["umount", str(mount)], capture_output=True, check=False).returncode == 0, "unmounting")
-
-
-def fill_up(path: Path) -> None:
-    """Leave no byte free."""
-    with contextlib.suppress(OSError), path.open("ab", buffering=0) as file:
-        while True:
-            file.write(b"x" * 65536)
-    with contextlib.suppress(OSError), path.open("ab", buffering=0) as file:
-        while True:
-            file.write(b"x")
-
-
-def test_a_full_disk(small_disk, start, pictures, reference):
-    """It pauses with a clear state, loses nothing, and goes on by itself when there is room."""
-    shop, inbox = small_disk, small_disk.root / "inbox"
-    staged = Path(shutil.copytree(pictures(1), shop.root / "staged"))
-    shutil.copytree(pictures(0), inbox / "camera")
-    daemon = start(shop, env=LONG)
-    daemon.training(10)
-    ballast = shop.root / "ballast"
-    fill_up(ballast)
-    daemon.hear("a worker is in trouble")
-    staged.rename(inbox / "later")
-    daemon.hear("the intake is in trouble")
-    fill_up(ballast)
-    assert daemon.process.poll() is None
-    wait_until(lambda: warned(shop, "trying again by itself"), "the alarm")
-    ballast.unlink()
-    daemon.until(camera="done")
-    wait_until(lambda: shop.rows("SELECT delivery FROM drops ORDER BY id") == [(1,), (1,)], "the import of the second")
-    assert daemon.stop() == 0
-    attempts, deaths = reference(shop)
-    assert attempts > 1
-    assert deaths == [], "a full disk is not the episode's fault"
-    assert shop.rows("SELECT name, images FROM domains WHERE name != 'source'") == [("camera", 39), ("later", 39)]
 
 
 def test_too_little_room(shop, start, drop, pictures):
