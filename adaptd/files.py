@@ -98,7 +98,12 @@ def make_folder(folder: Path) -> None:
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
-        sync(folder.parent)
+        try:
+            sync(folder.parent)
+        except OSError:  # made again and synced again, not taken for safe
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+            raise
 
 
 def write_file(path: Path, content: bytes, mode: int | None = None) -> None:
