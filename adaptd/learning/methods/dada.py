@@ -8,6 +8,8 @@ setting decides, and where the publication's code says something else:
   moves. f_G is reconstructed from f_ds and f_ci, a pair of the code's; the paper's pairs have f_di, which would give it away.
 - Disentanglers take no variational sample, as in the code, and have neither BatchNorm nor dropout: a network that adapts is
   a fixed function of each image here (decision 3).
+- The ring counts norms in multiples of their mean. The code's encoder ends with a BatchNorm that learns, which keeps the scale;
+  statistics are fixed here (decision 3), and the ring alone would shrink a LeNet's features until no class is seen in them.
 - The estimator of mutual information climbs while the others descend. In the code all descend, so that it estimates nothing.
 - The domain identifier sees f_di and f_ds, as in the paper; in the code f_di alone, which leaves f_ds without a meaning.
 - The code also makes two classifiers disagree as MCD does. The paper's objective has no such term, and this has none.
@@ -51,9 +53,9 @@ def confusion_loss(logits: Tensor) -> Tensor:
 
 
 def ring_loss(features: Tensor) -> Tensor:
-    """1/2n Σ (‖f‖ − R)², with the batch's mean norm for R as in the code (Eq. 8)."""
+    """1/2n Σ (‖f‖/R − 1)², with the batch's mean norm for R as in the code (Eq. 8)."""
     norms: Tensor = torch.linalg.vector_norm(features, dim=1)
-    return (norms - norms.mean()).square().mean() / 2
+    return (norms / norms.mean() - 1).square().mean() / 2
 
 
 class Dada(Method[DadaOptions]):
