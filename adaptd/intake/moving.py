@@ -14,9 +14,11 @@ from itertools import groupby
 from pathlib import Path
 
 from adaptd.beneath import REPLACED, Identity, entered, find_status, holding, opened
-from adaptd.files import passing, remove, sync, write_file
+from adaptd.errors import ClaimRefused
+from adaptd.files import passing, remove, sync, sync_descriptor, write_file
 from adaptd.intake.copying import Copied, copy_tree, hash_at
 from adaptd.intake.names import READY_MARK
+from adaptd.text import printable
 
 _STAYS = REPLACED | {errno.ENOTEMPTY, errno.EEXIST}
 """Why a folder of the inbox is not removed: something came into it, or it is another by now."""
@@ -33,8 +35,9 @@ def move_drop(folder: Path, target: Path, identity: Identity | None = None) -> t
     unfinished = _unfinished(target)
     clear_unfinished(target)
     try:
+        inbox = _identify(folder.parent.stat())
         copy = copy_tree(folder, unfinished, identity)
-        write_file(_manifest(target), json.dumps(asdict(copy)).encode("ascii"))
+        write_file(_manifest(target), json.dumps(asdict(copy) | {"inbox": inbox}).encode("ascii"))
         sync(target.parent)
         unfinished.rename(target)
         sync(target.parent)
@@ -48,22 +51,35 @@ def move_drop(folder: Path, target: Path, identity: Identity | None = None) -> t
 
 
 def remove_copied(folder: Path, target: Path) -> None:
-    """Remove from the inbox what the target has, as far as that is still there and the same. Nothing to do is fine."""
+    """Remove from the inbox what the target has, as far as that is still there and the same. Nothing to do is fine.
+
+    Raises:
+        ClaimRefused: the drop is not there, as the inbox is not the folder that it was copied from.
+    """
     manifest = _manifest(target)
     # While the inbox is away the list must stay.
     if not manifest.exists() or not folder.parent.is_dir():
         return
     document = json.loads(manifest.read_text(encoding="ascii"))
-    with passing(*REPLACED), opened(folder) as top:
-        _remove_files(top, [Copied(**file) for file in document["files"]])
-        for inside in reversed(document["folders"][1:]):
-            with passing(*_STAYS), holding(top, inside) as (parent, name):
-                os.rmdir(name, dir_fd=parent)
-    with opened(folder.parent, follow=True) as inbox, passing(*_STAYS):
-        os.rmdir(folder.name, dir_fd=inbox)
-    sync(folder.parent)
+    with opened(folder.parent, follow=True) as inbox:
+        same = document.get("inbox") in (None, _identify(os.fstat(inbox)))
+        if not same and find_status(inbox, folder.name) is None:
+            raise ClaimRefused(f"{printable(folder)} was copied, and then its inbox was exchanged or unmounted: mount it again")
+        with passing(*REPLACED), entered(inbox, folder.name) as top:
+            _remove_files(top, [Copied(**file) for file in document["files"]])
+            for inside in reversed(document["folders"][1:]):
+                with passing(*_STAYS), holding(top, inside) as (parent, name):
+                    os.rmdir(name, dir_fd=parent)
+        with passing(*_STAYS):
+            os.rmdir(folder.name, dir_fd=inbox)
+        sync_descriptor(inbox)
     manifest.unlink()
     sync(target.parent)
+
+
+def _identify(status: os.stat_result) -> list[int]:
+    """Which folder it is, as JSON has it."""
+    return [status.st_dev, status.st_ino]
 
 
 def _remove_files(top: int, files: Iterable[Copied]) -> None:

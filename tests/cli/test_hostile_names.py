@@ -96,7 +96,8 @@ def test_a_terminal(odd):
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "adaptd.cli.main", "--project", str(odd.root), "status"]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ADAPTD_")}
-    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=kept | {"PYTHONPATH": str(REPOSITORY), "TERM": "xterm"})
+    env = kept | {"PYTHONPATH": str(REPOSITORY), "TERM": "xterm", "COLUMNS": "1000"}  # no line is broken by us
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=env)
     os.close(theirs)
     received = b""
     while True:

@@ -98,6 +98,12 @@ class Shop:
         return sorted(file.name for file in (self.state / path).iterdir())
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch) -> None:
+    """A turn takes all there is, however slow the disk is."""
+    monkeypatch.setattr(module, "LOOK_SECONDS", 3600.0)
+
+
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
     """Inbox and state on one disk."""

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.conftest import MANUAL, wait_until
-from tests.process.test_alarms import warned
+from tests.process.conftest import MANUAL, wait_until, warned
 
 COUNT = 300
 
@@ -41,7 +40,7 @@ def write_images(folder: Path, image: bytes) -> None:
 def test_the_inbox_goes_away(shop, start, pictures, mounted, moment):
     """Nothing is taken for deleted; when it is back, all of the drop comes."""
     inbox, image = shop.root / "inbox", min(pictures(0).glob("*.png")).read_bytes()
-    daemon = start(shop, env=MANUAL | {"ADAPTD_INTAKE__SETTLE_SECONDS": "2" if moment == "arriving" else "0.5"})
+    daemon = start(shop, env=MANUAL | {"ADAPTD_INTAKE__SETTLE_SECONDS": "2"})
     daemon.hear("watching")
     write_images(inbox / "camera", image)
     if moment == "arriving":

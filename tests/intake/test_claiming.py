@@ -124,6 +124,20 @@ def test_links_and_pipes_go_along_unread(inbox, plant, target):
     assert not drop.exists()
 
 
+def test_an_inbox_that_was_unmounted_after_the_copy(inbox, plant, other_disk, monkeypatch):
+    """An empty folder in its place is not taken for an empty inbox: what was copied goes once the inbox is back."""
+    drop, target, away = plant(inbox / "a", "1.jpg"), other_disk / "1", inbox.with_name("away")
+    with monkeypatch.context() as patch:
+        patch.setattr(moving, "remove_copied", lambda *_: inbox.rename(away) and inbox.mkdir())
+        claim(drop, target)
+    with pytest.raises(ClaimRefused, match="mount it again"):
+        claim(drop, target)
+    inbox.rmdir()
+    away.rename(inbox)
+    assert claim(drop, target) == ()
+    assert (content(target), list(inbox.iterdir())) == ({"1.jpg": b"1.jpg"}, [])
+
+
 def test_a_socket_is_left_behind_by_a_copy(inbox, plant, other_disk):
     """It cannot be copied: it stays in the inbox with a word about it; a drop of nothing else is refused."""
     drop = plant(inbox / "a", "1.jpg")
