@@ -28,6 +28,14 @@ SCHEMA = json.loads((REPOSITORY / "docs" / "schemas" / "status.json").read_text(
 Adaptd = Callable[..., subprocess.CompletedProcess[str]]
 
 
+LONG_FILES = ("tests/process/", "tests/faults/", "tests/docs/test_commands", "tests/cli/test_demo", "tests/test_wheel")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long comes first, so that no core waits for another at the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG_FILES))
+
+
 @pytest.fixture(autouse=True)
 def _no_outside_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """No ADAPTD_SECTION__KEY of the person running the tests reaches them."""
@@ -36,14 +44,23 @@ def _no_outside_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def adaptd() -> Adaptd:
-    """Run the real command line in a process of its own."""
+def adaptd(zygote: "Zygote") -> Adaptd:
+    """Run the command line in a process of its own, with the settings that everybody has."""
 
-    def run(*words: object, **options: object) -> subprocess.CompletedProcess[str]:
+    def run(*words: object, env: dict[str, str] | None = None, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
+        return zygote.start(*words, env=env, cwd=cwd, settings={}).wait()
+
+    return run
+
+
+@pytest.fixture
+def adaptd_from_the_start() -> Adaptd:
+    """The same in an interpreter that starts and ends like any other."""
+
+    def run(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "adaptd.cli.main", *map(str, words)]
-        options = {"capture_output": True, "text": True, "timeout": 120} | options
-        options["env"] = {**os.environ, "PYTHONPATH": str(REPOSITORY), "NO_COLOR": "1", **options.get("env", {})}
-        return subprocess.run(command, check=False, **options)
+        env = os.environ | {"PYTHONPATH": str(REPOSITORY), "NO_COLOR": "1"} | options.pop("env", {})
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, env=env, **options)
 
     return run
 
@@ -180,7 +197,14 @@ class Zygote:
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
 
-    def start(self, *words: object, env: dict[str, str] | None = None, cwd: Path = REPOSITORY, stopped: bool = False) -> Process:
+    def start(
+        self,
+        *words: object,
+        env: dict[str, str] | None = None,
+        cwd: Path = REPOSITORY,
+        stopped: bool = False,
+        settings: dict[str, str] = FAST,
+    ) -> Process:
         """Start a command and go on; `stopped`, it does not begin before SIGCONT."""
         self._count += 1
         folder = self._folder / str(self._count)
@@ -188,7 +212,7 @@ class Zygote:
         for name in ("stdout", "stderr"):
             (folder / name).touch()  # it may be killed before it gets to that
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ADAPTD_")}
-        environment = {**kept, "PYTHONPATH": str(REPOSITORY), "NO_COLOR": "1", "COLUMNS": "200", **FAST, **(env or {})}
+        environment = {**kept, "PYTHONPATH": str(REPOSITORY), "NO_COLOR": "1", "COLUMNS": "200", **settings, **(env or {})}
         order = {"words": [str(word) for word in words], "env": environment, "cwd": str(cwd), "stopped": stopped}
         pid = self.ask(order | {"stdout": str(folder / "stdout"), "stderr": str(folder / "stderr")})
         return Process(self, pid, folder)

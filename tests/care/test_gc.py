@@ -65,7 +65,7 @@ def test_without_a_yes_nothing_goes(kept, adaptd, words):
     """A dry run only shows; without a terminal to ask at, --yes is needed."""
     stray = kept.state / "staging" / "shop" / "7"
     stray.mkdir(parents=True)
-    run = adaptd("--project", kept.root, "gc", *words, stdin=-3)
+    run = adaptd("--project", kept.root, "gc", *words)
     assert (run.returncode, stray.exists()) == (0 if words else 1, True)
     assert "staging/shop/7" in run.stdout
     assert ("give --yes" in run.stderr) is not bool(words)

@@ -202,7 +202,7 @@ class TestRestore:
 class TestPurge:
     def test_it_asks(self, kept, adaptd):
         """Without a terminal and without --yes nothing is deleted."""
-        run = adaptd("--project", kept.root, "quarantine", "purge", OURS, stdin=-3)
+        run = adaptd("--project", kept.root, "quarantine", "purge", OURS)
         assert (run.returncode, "--yes" in run.stderr, places(kept)) == (1, True, [kept.quarantined])
 
     def test_it_deletes(self, kept, adaptd):

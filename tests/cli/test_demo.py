@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import REPOSITORY
 
 SMALL = {
-    "ADAPTD_SOURCE__EPOCHS": "2",
+    "ADAPTD_SOURCE__EPOCHS": "1",
     "ADAPTD_TRAINING__EPOCHS": "1",
     "ADAPTD_TRAINING__THREADS": "1",
     "ADAPTD_METHOD__GUARDED__MIN_AGREEMENT": "0",

@@ -175,11 +175,11 @@ class TestStatus:
         assert "[red]x[/nope]" in adaptd("--project", project, "status").stdout
 
 
-def test_a_plain_terminal_gets_question_marks(adaptd, project):
+def test_a_plain_terminal_gets_question_marks(adaptd_from_the_start, project):
     """No arrow and no umlaut is worth a traceback."""
     with Store(project / "state" / "adaptd.db") as store, store.writing() as tx:
         tx.domains.set_state(tx.domains.add("fog", DomainState.FAILED).id, DomainState.FAILED, "naïve → wrong")
-    run = adaptd("--project", project, "status", env={"PYTHONIOENCODING": "ascii"})
+    run = adaptd_from_the_start("--project", project, "status", env={"PYTHONIOENCODING": "ascii"})
     assert (run.returncode, run.stderr) == (0, "")
     assert "na?ve ? wrong" in run.stdout
 
@@ -231,11 +231,11 @@ class TestDatabase:
         assert run.stderr.startswith("adaptd: ")
         assert list((project / "state" / "backups").glob("*")) == []
 
-    def test_a_backup_without_room(self, adaptd, project):
+    def test_a_backup_without_room(self, adaptd_from_the_start, project):
         """One message, and no half copy."""
         import resource
 
-        run = adaptd(
+        run = adaptd_from_the_start(
             "--project", project, "db", "backup", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
         )
         assert run.returncode == 1
@@ -306,12 +306,12 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_faults_are_one_clear_message(adaptd, project, fault):
+def test_faults_are_one_clear_message(adaptd_from_the_start, project, fault):
     """The fact and the remedy, the right exit code, no traceback, nothing changed on disk."""
     spoil, code, remedy = FAULTS[fault]
     spoil(project)
     before = tree(project)
-    run = adaptd("--project", project, "status")
+    run = adaptd_from_the_start("--project", project, "status")
     assert run.returncode == code, run.stderr
     assert remedy in run.stderr
     assert "Traceback" not in run.stderr

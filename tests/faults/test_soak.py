@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.process.conftest import MANUAL
 
-DOMAINS, SETTLED = (2000, 50) if os.environ.get("ADAPTD_FAULTS") else (12, 6)
+DOMAINS, SETTLED = (2000, 50) if os.environ.get("ADAPTD_FAULTS") else (8, 4)
 GROWTH = 20_000_000
 
 

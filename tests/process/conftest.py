@@ -220,10 +220,8 @@ def reference(
     _trained_shop: Shop, pictures: Callable[[int], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[Shop], tuple[int, list[tuple[Any, ...]]]]:
     """Asserts that a LONG episode on pictures 0 ended as in an undisturbed run; its attempts, and what befell its workers."""
-    folder = tmp_path_factory.mktemp("calm")
-    calm = _trained_shop.copy(folder / "shop")
-    shutil.copytree(pictures(0), calm.root / "inbox" / "camera")
-    assert Daemon(calm, folder / "log", "--drain", env=LONG).end() == 0
+    calm = _trained_shop.copy(tmp_path_factory.mktemp("calm") / "shop")
+    assert calm.run("adapt", pictures(0), "--domain", "camera", env=QUICK | LONG).returncode == 0
     weights = "SELECT weights_sha256 FROM versions WHERE version = 2"
 
     def compare(shop: Shop) -> tuple[int, list[tuple[Any, ...]]]:

@@ -1,6 +1,6 @@
 """A daemon with each of the paper's other systems: killed, it ends as if nothing had been, and what it publishes is served.
 
-`make test` kills each once, `make kills` ten times.
+`make test` kills two of them once, `make kills` all of them ten times.
 """
 
 import os
@@ -17,7 +17,8 @@ from tests.conftest import REPOSITORY
 from .conftest import QUICK, SECONDS, wait_until
 
 KILLS = int(os.environ.get("ADAPTD_KILLS", "6")) // 6
-METHODS = ("dann", "mcd", "dada", "cua", "gra")
+METHODS = ("dann", "mcd", "dada", "cua", "gra") if KILLS > 1 else ("dada", "gra")
+"""The one with most networks, and the one with constraints; tests/learning resumes all of them."""
 STEPS = 60 + 30 * KILLS
 """An epoch has one step: the images are few."""
 LENIENT = {"MAX_SOURCE_LOSS": "1", "MAX_DOMAIN_LOSS": "1", "MAX_NEGATIVE_FLIPS": "1", "MIN_CLASS_SHARE": "0"}
@@ -59,9 +60,8 @@ def test_killed_resumed_published_and_served(method, shop, tmp_path, start, drop
     env = {f"ADAPTD_GATE__{key}": value for key, value in LENIENT.items()}
     env |= {"ADAPTD_METHOD__NAME": method, "ADAPTD_TRAINING__EPOCHS": str(STEPS)}
     calm = shop.copy(tmp_path / "calm")
-    for one in (shop, calm):
-        drop(pictures(0), one.root / "inbox" / "camera")
-    assert start(calm, "--drain", env=env, log="log-calm").end() == 0
+    drop(pictures(0), shop.root / "inbox" / "camera")
+    assert calm.run("adapt", pictures(0), "--domain", "camera", env=QUICK | env).returncode == 0
     for number, step in enumerate(sorted(random.Random(method).sample(range(1, STEPS // 2), KILLS))):
         daemon = start(shop, env=env, log=f"log-{number}")
         daemon.training(step)
