@@ -14,6 +14,7 @@ import pytest
 from adaptd.errors import StoreBusy
 from adaptd.store import Store
 from adaptd.store.engine import READER_SECONDS
+from tests.observe.history import fill_history
 
 from .conftest import MANUAL, Daemon
 
@@ -78,10 +79,13 @@ def fetch(address: str, path: str) -> tuple[int, str | None]:
 
 
 def test_reading_does_not_end_the_daemon(empty_shop, start):
-    """Eighty readers at once, each several times: the daemon lives, and all are answered."""
+    """Eighty readers of a large project at once: the daemon lives, and all are answered."""
+    address = empty_shop.state / "adaptd.db"
+    with Store(address) as store:
+        fill_history(store, address, domains=200, versions=300, images=0)
     daemon = start(empty_shop, env=MANUAL)
     address = daemon.hear("watching")["address"]
-    paths = ["/matrix.csv", "/metrics", "/", "/versions"] * 80
+    paths = ["/matrix.csv", "/metrics", "/", "/versions"] * 20
     with ThreadPoolExecutor(80) as pool:
         answers = list(pool.map(lambda path: fetch(address, path), paths))
     assert all(status == 200 or (status == 503 and after) for status, after in answers)

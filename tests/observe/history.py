@@ -1,0 +1,52 @@
+"""The rows of a project that has learned for years."""
+
+import hashlib
+import sqlite3
+from pathlib import Path
+
+from adaptd.project.settings import Settings
+from adaptd.records import DomainState, EventKind, GateDecision, NewImage, VersionState
+from adaptd.store import NewEpisode, NewVersion, Store, Transaction
+
+
+def fill_history(store: Store, address: Path, domains: int, versions: int, images: int) -> None:
+    """Domains with their images, a version for each episode, and all of R."""
+    with store.writing() as tx:
+        made = [_domain(tx, number, images // domains) for number in range(domains)]
+        for number in range(versions):
+            _episode(tx, number, made[number % domains])
+    _accuracies(address, made, versions)
+
+
+def _domain(tx: Transaction, number: int, images: int) -> int:
+    domain = tx.domains.add("source" if number == 0 else f"camera-{number:03}", DomainState.DONE)
+    names = [f"{number}/{image}.png" for image in range(images)]
+    tx.images.add_many(domain.id, [NewImage(hashlib.sha256(name.encode()).hexdigest(), 1000, name) for name in names])
+    return domain.id
+
+
+def _episode(tx: Transaction, number: int, domain_id: int) -> None:
+    config = Settings().model_dump(mode="json")
+    episode = tx.episodes.add(NewEpisode(domain_id, "grcl", 0, config, "0" * 64))
+    lease = tx.episodes.lease(episode.id, "test", "boot", 1e9)
+    version = tx.versions.add(NewVersion(number or None, episode.id, ("a", "b"), f"weights/{episode.id}", "0" * 64))
+    tx.domains.place(domain_id)
+    tx.episodes.commit(episode.id, lease, {"constraint_active_ratio": {"source": 0.5, "memory": 0.25}})
+    state = VersionState.PROMOTED if number % 7 else VersionState.REJECTED
+    tx.versions.set_gate(version.version, GateDecision(bool(number % 7), ("As it is.",)))
+    tx.versions.set_state(version.version, state)
+    tx.events.add(
+        EventKind.EPISODE_DONE, f"episode {number}", domain_id=domain_id, episode_id=episode.id, version=version.version
+    )
+
+
+def _accuracies(address: Path, domains: list[int], versions: int) -> None:
+    """Past the store, which looks at each before it writes."""
+    rows = [
+        (version, domain, "measured", 0.7 + 0.001 * (version + place) % 0.3, 100, 70)
+        for version in range(1, versions + 1)
+        for place, domain in enumerate(domains[:version])
+    ]
+    with sqlite3.connect(address) as database:
+        columns = "version, domain_id, kind, value, n, correct"
+        database.executemany(f"INSERT INTO accuracies ({columns}) VALUES (?, ?, ?, ?, ?, ?)", rows)
