@@ -6,6 +6,7 @@ the inbox: below it no step goes through a link, and nothing is written over.
 """
 
 import errno
+import hashlib
 import os
 import stat
 from collections.abc import Sequence
@@ -139,7 +140,7 @@ def _bring(origin: int, name: str, folder: int, new_name: str) -> None:
 
 def _bring_across(origin: int, name: str, folder: int, new_name: str) -> None:
     """To another filesystem. A dot file is no part of a drop until it is whole and renamed."""
-    draft = f".{new_name}.part"
+    draft = f".adaptd-{hashlib.sha256(os.fsencode(new_name)).hexdigest()[:16]}.part"  # no file of the user is called that
     remove_at(folder, draft)
     if left := _copy(origin, name, folder, draft):
         raise OSError(errno.EIO, "; ".join(left), name)
