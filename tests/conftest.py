@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import jsonschema
 import numpy as np
 import pytest
@@ -26,6 +27,10 @@ from adaptd.store.migrate import upgrade
 REPOSITORY = Path(__file__).resolve().parents[1]
 SCHEMA = json.loads((REPOSITORY / "docs" / "schemas" / "status.json").read_text())
 Adaptd = Callable[..., subprocess.CompletedProcess[str]]
+
+# How long an example takes is the machine's business.
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 
 
 LONG_FILES = ("tests/process/", "tests/faults/", "tests/docs/test_commands", "tests/cli/test_demo", "tests/test_wheel")

@@ -363,7 +363,6 @@ def test_nothing_is_lost(shop):
     options = settings(
         max_examples=EXAMPLES,
         stateful_step_count=STEPS,
-        deadline=None,
         database=None,
         derandomize=not LONG,
         suppress_health_check=list(HealthCheck),

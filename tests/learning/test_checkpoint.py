@@ -61,7 +61,7 @@ def test_everything_is_synced_before_it_gets_its_name(tmp_path, monkeypatch):
     assert order == [f"{partial}/facts.json", f"{partial}/tensors.safetensors", partial, "rename", str(tmp_path)]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_flipped_bit_is_noticed(tmp_path_factory, data):
     """One changed bit, anywhere in either file, and the checkpoint is refused with what to do."""

@@ -216,7 +216,7 @@ def test_truncation_is_never_accepted_silently(suffix, encode, preprocessing, li
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data(), suffix=st.sampled_from(FORMATS))
 def test_flipped_bytes_are_decoded_or_refused(data, suffix):
     """Whatever is changed in a good file, the outcome is pixels or ImageRejected."""
@@ -231,7 +231,7 @@ def test_flipped_bytes_are_decoded_or_refused(data, suffix):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from([b"", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"BM", b"II*\0", b"RIFF"]), st.binary())
 def test_any_bytes_are_decoded_or_refused(start, rest):
     """Any byte string at all, with or without a promising start, gives pixels or ImageRejected."""

@@ -6,7 +6,7 @@ import time
 from adaptd.records import DomainState, NewImage
 from adaptd.store import Store
 
-WRITERS, SECONDS = 8, 20
+WRITERS, SECONDS = 8, 4
 
 
 def write_for_a_while(address: str, writer: int, counts) -> None:

@@ -32,7 +32,7 @@ def test_an_update_that_cancels_leaves_the_key():
     torch.testing.assert_close(bank.keys, torch.eye(2))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 10**6), st.floats(0, 0.99))
 def test_keys_stay_unit_vectors(seed, momentum):
     """Whatever moves the bank, every key has length one."""

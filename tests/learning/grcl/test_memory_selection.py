@@ -58,7 +58,7 @@ def test_centroids_by_hand():
     torch.testing.assert_close(centroids, torch.tensor([[0.5**0.5, 0.5**0.5], [0.0, 1.0], [0.0, 0.0]]))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 10**6))
 def test_labels_follow_image_ids_through_any_shuffle(seed):
     """Whatever order the images come in, each id keeps its own pseudo-label and its place in the memory."""

@@ -36,7 +36,7 @@ def draw(seed: int, count: int, size: int, scale=()) -> list[np.ndarray]:
     return [v / np.linalg.norm(v) * 10.0**e for v, e in zip(vectors, scale or [0] * count, strict=True)]
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 @given(seeds, st.integers(2, 12), st.tuples(exponents, exponents, exponents))
 def test_two_constraints_hold_and_w_is_the_closest_vector(seed, size, scale):
     """With norms from 1e-6 to 1e6: both constraints hold, u ≥ 0, w = g if none is violated, and w is scipy's answer."""
@@ -52,7 +52,7 @@ def test_two_constraints_hold_and_w_is_the_closest_vector(seed, size, scale):
     np.testing.assert_allclose(w, closest(g, [s, m]), atol=1e-9 * length)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(seeds, st.integers(3, 9), st.integers(2, 30), st.booleans())
 def test_many_constraints_agree_with_an_independent_solver(seed, count, size, repeat):
     """The per-domain form finds scipy's vector, also with more constraints than dimensions and with repeated ones."""
