@@ -52,6 +52,11 @@ def find_header(headers: Iterable[Header], name: bytes) -> bytes | None:
     return None
 
 
+SMALL_BYTES = 1 << 20
+SMALL_SHARE = 8
+"""One part in so many of the memory for requests is for those that are small."""
+
+
 class Budget:
     """Bytes of all requests in memory together."""
 
@@ -61,7 +66,8 @@ class Budget:
 
     def take(self, size: int, own: int) -> None:
         """For a request that has its `own` bytes already; one that is alone may have as many as it needs."""
-        if self._held + size > self._max_bytes and self._held > own:
+        reserved = 0 if own + size <= SMALL_BYTES else self._max_bytes // SMALL_SHARE
+        if self._held + size > self._max_bytes - reserved and self._held > own:
             raise RequestRefused(503, "too many large requests are in memory; try again later")
         self._held += size
 

@@ -219,6 +219,17 @@ def test_a_lone_request_always_fits():
     other.add(1)
 
 
+def test_large_requests_leave_room_for_small_ones():
+    """However many of them there are, a small one is taken."""
+    megabyte, budget = 1 << 20, Budget(16 << 20)
+    large = [Held(budget) for _ in range(3)]
+    for one in large[:2]:
+        one.add(7 * megabyte)
+    with pytest.raises(RequestRefused):
+        large[2].add(megabyte + 1)
+    Held(budget).add(megabyte)
+
+
 def test_turns_are_fair():
     """A small request overtakes the pieces of large ones that wait; a large one is not overtaken for ever."""
 
