@@ -53,6 +53,8 @@ REFUSED_SECONDS = 30.0
 """A drop that cannot be taken is tried again after this time."""
 DELAYED_SECONDS = (30.0, 900.0)
 """One that was taken, but not in full: this soon at first, and this late at most."""
+AWAY_SECONDS = 5.0
+"""Where the inbox that a drop was copied from is not there."""
 MACHINE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Trouble that no drop is to blame for."""
 LOOK_SECONDS = 1.0
@@ -267,7 +269,7 @@ class Arrivals:
         drop, target = arrival.drop, self._target(arrival)
         try:
             is_here = target.is_dir() if _is_in_place(drop) else finish_claim(self._inbox, drop.origin, target)
-        except (ClaimRefused, DropChanged, OSError) as problem:
+        except (ClaimRefused, DropChanged, InboxUnavailable, OSError) as problem:
             self._delay(arrival, problem)
             return
         if not is_here:
@@ -280,10 +282,13 @@ class Arrivals:
     def _delay(self, arrival: Arrival, problem: BaseException) -> None:
         """→ RECORDED: it is ours, but something is left to do that cannot be done. Its domain fails where that stays so."""
         arrival.state = ArrivalState.RECORDED
-        if not (_is_of_the_drop(problem) or isinstance(problem, DropChanged)):
+        if not (_is_of_the_drop(problem) or isinstance(problem, DropChanged | InboxUnavailable)):
             raise problem
         first, most = DELAYED_SECONDS
         arrival.why = f"{arrival.before.name}: drop {arrival.drop.number} cannot be taken in full: {problem}"
+        if isinstance(problem, InboxUnavailable):  # not the drop's fault
+            arrival.retry_at, arrival.delays = self._clock() + AWAY_SECONDS, max(arrival.delays, 1)
+            return
         arrival.retry_at = self._clock() + min(first * 2**arrival.delays, most)
         arrival.delays += 1
         if arrival.delays <= CRASHES:

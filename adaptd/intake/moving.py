@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from adaptd.beneath import REPLACED, Identity, entered, find_status, holding, opened
-from adaptd.errors import ClaimRefused
+from adaptd.errors import InboxUnavailable
 from adaptd.files import passing, remove, sync, sync_descriptor, write_file
 from adaptd.intake.copying import Copied, copy_tree, hash_at
 from adaptd.intake.names import READY_MARK
@@ -35,7 +36,7 @@ def move_drop(folder: Path, target: Path, identity: Identity | None = None) -> t
     unfinished = _unfinished(target)
     clear_unfinished(target)
     try:
-        inbox = _identify(folder.parent.stat())
+        inbox = folder.parent.stat().st_ino
         copy = copy_tree(folder, unfinished, identity)
         write_file(_manifest(target), json.dumps(asdict(copy) | {"inbox": inbox}).encode("ascii"))
         sync(target.parent)
@@ -54,35 +55,47 @@ def remove_copied(folder: Path, target: Path) -> None:
     """Remove from the inbox what the target has, as far as that is still there and the same. Nothing to do is fine.
 
     Raises:
-        ClaimRefused: the drop is not there, as the inbox is not the folder that it was copied from.
+        InboxUnavailable: the inbox is not there, or not the one that the drop was copied from. The list of what was copied stays.
     """
     manifest = _manifest(target)
-    # While the inbox is away the list must stay.
-    if not manifest.exists() or not folder.parent.is_dir():
+    if not manifest.exists():
         return
     document = json.loads(manifest.read_text(encoding="ascii"))
-    with opened(folder.parent, follow=True) as inbox:
-        same = document.get("inbox") in (None, _identify(os.fstat(inbox)))
-        if not same and find_status(inbox, folder.name) is None:
-            raise ClaimRefused(f"{printable(folder)} was copied, and then its inbox was exchanged or unmounted: mount it again")
-        with passing(*REPLACED), entered(inbox, folder.name) as top:
-            _remove_files(top, [Copied(**file) for file in document["files"]])
-            for inside in reversed(document["folders"][1:]):
-                with passing(*_STAYS), holding(top, inside) as (parent, name):
-                    os.rmdir(name, dir_fd=parent)
-        with passing(*_STAYS):
-            os.rmdir(folder.name, dir_fd=inbox)
+    is_removed = False
+    with passing(errno.ENOENT, errno.ENOTDIR), opened(folder.parent, follow=True) as inbox:
+        is_removed = _remove_from(inbox, folder.name, document)
         sync_descriptor(inbox)
+    if not is_removed:
+        raise InboxUnavailable(
+            f"{printable(folder)} was copied, but its inbox is not there any more, and it is still to be removed from it: mount "
+            f"it again; if it is gone for good, delete {manifest}"
+        )
     manifest.unlink()
     sync(target.parent)
 
 
-def _identify(status: os.stat_result) -> list[int]:
-    """Which folder it is, as JSON has it."""
-    return [status.st_dev, status.st_ino]
+def _remove_from(inbox: int, name: str, document: dict[str, Any]) -> bool:
+    """Whether what was copied is not in this inbox any more; False: it never was, this is another one.
+
+    Which it is, the inode tells: that of a mounted folder differs from that of the folder it is mounted on, and stays the same
+    when it is mounted again. Lists of an older adaptd do not have it.
+    """
+    same, removed = document.get("inbox") == os.fstat(inbox).st_ino, 0
+    with passing(*REPLACED), entered(inbox, name) as top:
+        removed = _remove_files(top, [Copied(**file) for file in document["files"]], by_inode=same)
+        for inside in reversed(document["folders"][1:]) if same or removed else ():
+            with passing(*_STAYS), holding(top, inside) as (parent, own):
+                os.rmdir(own, dir_fd=parent)
+    if not (same or removed or "inbox" not in document):
+        return False
+    with passing(*_STAYS):
+        os.rmdir(name, dir_fd=inbox)
+    return True
 
 
-def _remove_files(top: int, files: Iterable[Copied]) -> None:
+def _remove_files(top: int, files: Iterable[Copied], *, by_inode: bool) -> int:
+    """How many of them were there."""
+    removed = 0
     # The mark first: with it gone, files that came late wait until they are complete.
     ordered = sorted(files, key=lambda file: (file.path != READY_MARK, os.path.dirname(file.path)))  # noqa: PTH120
     for inside, of_folder in groupby(ordered, lambda file: os.path.dirname(file.path)):  # noqa: PTH120
@@ -90,8 +103,10 @@ def _remove_files(top: int, files: Iterable[Copied]) -> None:
             for file in of_folder:
                 name = os.path.basename(file.path)  # noqa: PTH119
                 with passing(*REPLACED):
-                    if _is_still(folder, name, file):
+                    if _is_still(folder, name, file, by_inode=by_inode):
                         os.unlink(name, dir_fd=folder)
+                        removed += 1
+    return removed
 
 
 def clear_unfinished(target: Path) -> None:
@@ -108,12 +123,12 @@ def _manifest(target: Path) -> Path:
     return target.with_name(f".claimed-{target.name}.json")
 
 
-def _is_still(folder: int, name: str, copied: Copied) -> bool:
+def _is_still(folder: int, name: str, copied: Copied, *, by_inode: bool) -> bool:
     """Whether the file in the inbox is the one that was copied."""
     status = find_status(folder, name)
     if status is None or (status.st_size, status.st_mtime_ns) != (copied.size, copied.mtime_ns):
         return False
-    if status.st_ino == copied.inode:
+    if by_inode and status.st_ino == copied.inode:
         return True
     # FAT and some network filesystems give a file another inode number from time to time: then its bytes decide.
     return stat.S_ISREG(status.st_mode) and hash_at(folder, name) == copied.sha256

@@ -12,7 +12,7 @@ from collections import Counter
 
 import pytest
 
-from adaptd.errors import ClaimRefused, DropChanged
+from adaptd.errors import ClaimRefused, DropChanged, InboxUnavailable
 from adaptd.intake import moving
 from adaptd.intake.claiming import begin_claim, claim, finish_claim
 from adaptd.intake.tree import read_tree
@@ -124,18 +124,39 @@ def test_links_and_pipes_go_along_unread(inbox, plant, target):
     assert not drop.exists()
 
 
-def test_an_inbox_that_was_unmounted_after_the_copy(inbox, plant, other_disk, monkeypatch):
-    """An empty folder in its place is not taken for an empty inbox: what was copied goes once the inbox is back."""
+@pytest.mark.parametrize("there", [(), ("a/1.jpg",), ("a/new/2.jpg",)])
+def test_another_inbox_is_not_the_one_copied_from(inbox, plant, other_disk, there):
+    """What stands in its place, empty or not, keeps its files, and what was copied goes once the inbox is back."""
     drop, target, away = plant(inbox / "a", "1.jpg"), other_disk / "1", inbox.with_name("away")
-    with monkeypatch.context() as patch:
-        patch.setattr(moving, "remove_copied", lambda *_: inbox.rename(away) and inbox.mkdir())
+    copy_without_removing(drop, target)
+    copied = (drop / "1.jpg").stat()
+    inbox.rename(away)
+    inbox.mkdir()
+    for path in there:
+        (inbox / path).parent.mkdir(parents=True)
+        (inbox / path).write_bytes(b"other")
+        os.utime(inbox / path, ns=(copied.st_atime_ns, copied.st_mtime_ns))
+    with pytest.raises(InboxUnavailable, match="mount it again"):
         claim(drop, target)
-    with pytest.raises(ClaimRefused, match="mount it again"):
-        claim(drop, target)
-    inbox.rmdir()
+    assert content(inbox) == dict.fromkeys(there, b"other")
+    shutil.rmtree(inbox)
     away.rename(inbox)
     assert claim(drop, target) == ()
     assert (content(target), list(inbox.iterdir())) == ({"1.jpg": b"1.jpg"}, [])
+
+
+def test_an_inode_is_believed_in_the_same_inbox_alone(inbox, plant, other_disk):
+    """On another disk a file may have it, the size and the time by chance: its bytes decide."""
+    drop, target = plant(inbox / "a", "1.jpg"), other_disk / "1"
+    copy_without_removing(drop, target)
+    manifest = target.with_name(".claimed-1.json")
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"inbox": 4711}))
+    before = (drop / "1.jpg").stat()
+    (drop / "1.jpg").write_bytes(b"2.jpg")
+    os.utime(drop / "1.jpg", ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(InboxUnavailable):
+        claim(drop, target)
+    assert content(drop) == {"1.jpg": b"2.jpg"}
 
 
 def test_a_socket_is_left_behind_by_a_copy(inbox, plant, other_disk):
@@ -153,7 +174,9 @@ def test_a_socket_is_left_behind_by_a_copy(inbox, plant, other_disk):
 def copy_without_removing(drop, target):
     """A claim that was killed when the copy was complete."""
     copy = moving.copy_tree(drop, target.with_name(f".claiming-{target.name}"))
-    target.with_name(f".claimed-{target.name}.json").write_text(json.dumps(moving.asdict(copy)))
+    target.with_name(f".claimed-{target.name}.json").write_text(
+        json.dumps(moving.asdict(copy) | {"inbox": drop.parent.stat().st_ino})
+    )
     target.with_name(f".claiming-{target.name}").rename(target)
 
 
@@ -189,7 +212,8 @@ def test_while_the_inbox_is_away_a_copy_is_not_forgotten(inbox, plant, other_dis
     drop, target = plant(inbox / "a", "1.jpg"), other_disk / "1"
     copy_without_removing(drop, target)
     inbox.rename(inbox.with_name("away"))
-    claim(drop, target)
+    with pytest.raises(InboxUnavailable, match="mount it again"):
+        claim(drop, target)
     inbox.with_name("away").rename(inbox)
     claim(drop, target)
     assert not drop.exists()
