@@ -97,12 +97,14 @@ def make_folder(folder: Path) -> None:
     """A folder that is there after a power cut, with the parents that were missing."""
     if not folder.is_dir():
         make_folder(folder.parent)
+        is_ours = not folder.exists()
         folder.mkdir(exist_ok=True)
         try:
             sync(folder.parent)
-        except OSError:  # made again and synced again, not taken for safe
+        except OSError:
             with contextlib.suppress(OSError):
-                folder.rmdir()
+                if is_ours:  # to be made again and synced again, not taken for safe
+                    folder.rmdir()
             raise
 
 

@@ -63,6 +63,16 @@ def test_a_folder_is_there_whole_or_not_at_all(tmp_path, synced):
     assert (tmp_path / "two" / "x").read_text() == "two"
 
 
+def test_a_folder_whose_sync_failed_is_made_again(tmp_path, synced, monkeypatch):
+    """It is not there after the failure, so that the next call does not take it for safe."""
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="Input/output"):
+        patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, "Input/output error")))
+        files.make_folder(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    files.make_folder(tmp_path / "new")
+    assert synced == [tmp_path.name]
+
+
 def test_a_move_is_on_disk_at_both_ends(tmp_path, synced):
     """The new place first: a power cut in between may show a file twice, never not at all."""
     files.make_folder(tmp_path / "there")

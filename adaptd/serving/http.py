@@ -64,9 +64,9 @@ class Budget:
         self._max_bytes = max_bytes
         self._held = 0
 
-    def take(self, size: int, own: int) -> None:
-        """For a request that has its `own` bytes already; one that is alone may have as many as it needs."""
-        reserved = 0 if own + size <= SMALL_BYTES else self._max_bytes // SMALL_SHARE
+    def take(self, size: int, own: int, expected: int) -> None:
+        """For a request that has its `own` bytes already, of those `expected`; one that is alone may have as many as it needs."""
+        reserved = 0 if max(own + size, expected) <= SMALL_BYTES else self._max_bytes // SMALL_SHARE
         if self._held + size > self._max_bytes - reserved and self._held > own:
             raise RequestRefused(503, "too many large requests are in memory; try again later")
         self._held += size
@@ -82,10 +82,11 @@ class Held:
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._size = 0
+        self.expected = 0
 
     def add(self, size: int) -> None:
         """More of it came; RequestRefused where there is no room."""
-        self._budget.take(size, self._size)
+        self._budget.take(size, self._size, self.expected)
         self._size += size
 
     def close(self) -> None:
@@ -105,6 +106,7 @@ class BodyReader:
         announced = find_header(headers, b"content-length")
         if announced is not None and (len(announced) > 18 or int(announced) > self.max_bytes):
             raise self._too_large()
+        held.expected = self.max_bytes if announced is None else int(announced)
         chunks: list[bytes] = []
         size = 0
         while True:

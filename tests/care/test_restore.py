@@ -175,10 +175,13 @@ class TestRestore:
             pytest.skip("there is no second filesystem to write to")
         inbox = other / f"adaptd-test-{os.getpid()}"
         try:
+            (inbox / "night").mkdir(parents=True)
+            (inbox / "night" / ".notes.txt.part").write_text("somebody's own")
             with kept.store() as store:
                 restoring.give_back(store, Layout(kept.state), inbox, [items(kept)[OURS]])
-            (target,) = [path for path in inbox.rglob("*") if path.is_file()]
+            (target,) = [path for path in inbox.rglob("*.txt") if path.is_file()]
             assert (target.name, target.read_bytes(), places(kept)) == ("notes.txt", b"notes", [])
+            (inbox / "night" / ".notes.txt.part").unlink()
             put_back(kept, None)
             with kept.store() as store:
                 with store.writing() as tx:

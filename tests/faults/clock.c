@@ -1,5 +1,5 @@
 // A wall clock that a test can set: loaded before libc, it adds the seconds found in the file CLOCK_OFFSET to every reading of
-// the time of day. Clocks that only count, sleeps and the kernel's own time stamps stay as they are.
+// the time of day. Clocks that only count and the kernel's own time stamps stay as they are.
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>

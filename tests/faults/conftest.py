@@ -190,7 +190,8 @@ class Client(threading.Thread):
 @pytest.fixture
 def serve(tmp_path: Path, pictures: Callable[[int], Path]) -> Iterator[Callable[[Shop], Client]]:  # noqa: F811 (the fixture)
     """Starts a real server of a project, with a client that asks it all the time."""
-    running: list[tuple[subprocess.Popen[bytes], Client]] = []
+    servers: list[subprocess.Popen[bytes]] = []
+    clients: list[Client] = []
 
     def start_one(shop: Shop) -> Client:
         command = [sys.executable, "-m", "adaptd.cli.main", "--project", str(shop.root), "serve", "--port", "0"]
@@ -198,15 +199,17 @@ def serve(tmp_path: Path, pictures: Callable[[int], Path]) -> Iterator[Callable[
         with log.open("wb") as out:
             env = os.environ | {"PYTHONPATH": str(REPOSITORY)} | QUICK
             server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env)
+        servers.append(server)
         address = wait_until(lambda: re.search(r"http://[\d.]+:\d+", log.read_text()), "serving")[0]
         client = Client(address, min(pictures(0).glob("*.png")).read_bytes())
-        running.append((server, client))
+        clients.append(client)
         client.start()
         return client
 
     yield start_one
-    for server, client in running:
+    for client in clients:
         client.over.set()
         client.join()
+    for server in servers:
         server.terminate()
         server.wait(SECONDS)

@@ -55,9 +55,9 @@ def test_a_full_disk(small_disk, start, serve, pictures, reference, figures):
     wait_until(lambda: warned(shop, "trying again by itself"), "the alarm")
     answered = len(client.seconds)
     wait_until(lambda: len(client.seconds) > answered + 20, "answers beside a full disk")
-    begun, reached = time.monotonic(), shop.rows("SELECT max(step) FROM checkpoints")
+    begun, reached = time.monotonic(), shop.rows("SELECT coalesce(max(step), 0) FROM checkpoints")
     ballast.unlink()
-    wait_until(lambda: shop.rows("SELECT max(step) FROM checkpoints") > reached, "training again", seconds=60)
+    wait_until(lambda: shop.rows("SELECT coalesce(max(step), 9999) FROM checkpoints") > reached, "training again", seconds=60)
     resumed = time.monotonic() - begun
     daemon.until(camera="done")
     wait_until(lambda: shop.rows("SELECT delivery FROM drops ORDER BY id") == [(1,), (1,)], "the import of the second")

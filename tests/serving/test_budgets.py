@@ -221,13 +221,16 @@ def test_a_lone_request_always_fits():
 
 def test_large_requests_leave_room_for_small_ones():
     """However many of them there are, a small one is taken."""
-    megabyte, budget = 1 << 20, Budget(16 << 20)
-    large = [Held(budget) for _ in range(3)]
-    for one in large[:2]:
-        one.add(7 * megabyte)
+    piece, budget, begun = 1 << 16, Budget(16 << 20), []
     with pytest.raises(RequestRefused):
-        large[2].add(megabyte + 1)
-    Held(budget).add(megabyte)
+        for number in range(1000):
+            begun.append(Held(budget))
+            begun[number].expected = 10 << 20
+            begun[number].add(piece)
+    small = Held(budget)
+    small.expected = 1 << 20
+    for _ in range(16):
+        small.add(piece)
 
 
 def test_turns_are_fair():

@@ -55,7 +55,8 @@ def confusion_loss(logits: Tensor) -> Tensor:
 def ring_loss(features: Tensor) -> Tensor:
     """1/2n Σ (‖f‖/R − 1)², with the batch's mean norm for R as in the code (Eq. 8)."""
     norms: Tensor = torch.linalg.vector_norm(features, dim=1)
-    return (norms / norms.mean() - 1).square().mean() / 2
+    mean = norms.mean()
+    return (norms / mean - 1).square().mean() / 2 if mean > 0 else mean
 
 
 class Dada(Method[DadaOptions]):

@@ -78,6 +78,7 @@ def test_ring_loss_by_hand():
     """Norms 5, 1 and 3 have mean 3: (4 + 4 + 0) / 9 / 6, whatever the scale. On a sphere there is nothing to lose."""
     features = torch.tensor([[3.0, 4.0], [1.0, 0.0], [0.0, -3.0]])
     assert ring_loss(features).item() == ring_loss(8 * features).item() == pytest.approx(8 / 54)
+    assert ring_loss(torch.zeros(3, 2)).item() == 0, "dead features are not a number nobody knows"
     assert ring_loss(nn.functional.normalize(torch.randn(9, 5))).item() == pytest.approx(0, abs=1e-10)
 
 
