@@ -6,6 +6,8 @@ setting decides, and where the publication's code says something else:
 
 - What is served is a linear classifier on the encoder, so f_di is f_G itself: where the publication moves D_di, the encoder
   moves. f_G is reconstructed from f_ds and f_ci, a pair of the code's; the paper's pairs have f_di, which would give it away.
+- Class confusion moves D_ci alone, the disentangler of the paper's text. In the code the encoder moves too; here that would take
+  the class out of f_di, on the target without a label that brings it back.
 - Disentanglers take no variational sample, as in the code, and have neither BatchNorm nor dropout: a network that adapts is
   a fixed function of each image here (decision 3).
 - The ring counts norms in multiples of their mean. The code's encoder ends with a BatchNorm that learns, which keeps the scale;
@@ -86,7 +88,7 @@ class Dada(Method[DadaOptions]):
         losses["ring"] = self._descend(options.ring_weight * ring_loss(self.model.encode(batch.images)), "encoder")
         losses["mutual"] = -self._descend(-self.mutual(batch), "m")
         self._descend(options.mutual_weight * self.mutual(batch), "d_ds", "d_ci", "encoder")
-        losses["confusion"] = self._descend(self.confusion(batch.images), "d_ci", "encoder")
+        losses["confusion"] = self._descend(self.confusion(batch.images), "d_ci")
         losses["domain"] = self._descend(self.identify(batch), "di", "d_ds")
         self._descend(options.domain_weight * self.fool(batch), "encoder")
         rebuilt = options.reconstruction_weight * self.reconstruction(batch.images)
@@ -101,8 +103,10 @@ class Dada(Method[DadaOptions]):
         return sum((functional.cross_entropy(each, source.labels) for each in logits), f_di.new_zeros(()))
 
     def confusion(self, images: Tensor) -> Tensor:
-        """L_ent (Eq. 3): C, which stays as it is, must not see a class in f_ci."""
-        return confusion_loss(self.c_ci(self.d_ci(self.model.encode(images))))
+        """L_ent (Eq. 3): C, which stays as it is, must not see a class in f_ci. The encoder has no part in it."""
+        with torch.no_grad():
+            features = self.model.encode(images)
+        return confusion_loss(self.c_ci(self.d_ci(features)))
 
     def identify(self, batch: Batch) -> Tensor:
         """L_DI (Eq. 4): the domain, source 1 and target 0, from f_di and f_ds. D_ds helps; the encoder has no part in it."""

@@ -106,7 +106,7 @@ def test_class_confusion_raises_the_entropy(begin):
         return -(p * p.log()).sum(1).mean().item()
 
     before, fixed = entropy(), method.c_ci.weight.clone()
-    repeat(training, lambda: method.confusion(batch.images), ("d_ci", "encoder"), 40)
+    repeat(training, lambda: method.confusion(batch.images), ("d_ci",), 40)
     assert before < 0.9 * math.log(3)
     assert entropy() > before + 0.05
     assert torch.equal(fixed, method.c_ci.weight)
@@ -158,7 +158,7 @@ def test_each_loss_moves_its_own(begin, monkeypatch):
         "encoder",
         "m",
         *("d_ds", "d_ci", "encoder"),
-        *("d_ci", "encoder"),
+        "d_ci",
         *("di", "d_ds"),
         "encoder",
         *("d_ds", "d_ci", "r"),
