@@ -103,8 +103,10 @@ def test_a_folder_in_use_is_left_alone(tmp_path, adaptd):
         assert f"a demo is at work in {folder}: stop it, or name another folder" in run.stderr
         demo.kill()
         demo.wait()
-    status = json.loads(adaptd("--project", folder / "shop", "status", "--json").stdout)
-    os.kill(status["daemon"]["pid"], signal.SIGTERM)
+    deadline = time.monotonic() + 60
+    while not (pid := json.loads(adaptd("--project", folder / "shop", "status", "--json").stdout)["daemon"]["pid"]):
+        assert time.monotonic() < deadline, "its daemon is not there"
+    os.kill(pid, signal.SIGTERM)
     wait_for_nobody(folder)
 
 

@@ -40,7 +40,7 @@ def test_the_clock_jumps(shop, start, drop, pictures, reference, clock):
         daemon.training(5 + 10 * number)
         turn(jump)
         drop(pictures(1 + number), inbox / later[number])
-        wait_until(lambda name=later[number]: name in daemon.domains(), "noticing the drop")
+        daemon.hear(f"{later[number]}: 39 files came")
     daemon.until(camera="done")
     wait_until(lambda: shop.rows("SELECT count(*) FROM drops WHERE delivery IS NOT NULL") == [(1 + len(JUMPS),)], "the imports")
     assert daemon.stop() == 0
