@@ -32,6 +32,14 @@ class Split(StrEnum):
 
     TRAIN = "train"
     TEST = "test"
+    HELD_OUT = "held-out"
+
+
+class Purpose(StrEnum):
+    """What a label that a person gave is for: to measure on, or to learn from. Never both."""
+
+    MEASURE = "measure"
+    TEACH = "teach"
 
 
 class ImageState(StrEnum):
@@ -311,6 +319,16 @@ class MemoryItem:
 
 
 @dataclass(frozen=True, slots=True)
+class Label:
+    """The class that a person gave to an image that came without one."""
+
+    image_id: int
+    label: str
+    purpose: Purpose
+    labelled_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class GateDecision:
     """What the gate said of a version: sentences for people, and the figures behind them."""
 
@@ -351,7 +369,10 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """How good a version is on a domain, and how that is known."""
+    """How good a version is on a domain, and how that is known.
+
+    `estimator` is empty for what was measured. `held_out`: it was estimated on images that no episode learned from.
+    """
 
     version: int
     domain_id: int
@@ -359,9 +380,10 @@ class Accuracy:
     value: float
     n: int
     correct: int | None = None
-    estimator: str | None = None
+    estimator: str = ""
     low: float | None = None
     high: float | None = None
+    held_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)

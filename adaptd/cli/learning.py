@@ -111,7 +111,8 @@ def _importing(project: "Project", store: "Store", stop: "Stop") -> Iterator["Im
 
 
 def _tell_imported(imported: "Imported") -> Episode:
-    parts = [f"{imported.train:,} training and {imported.test:,} test images"]
+    rest = f"{imported.held_out:,} held-out" if imported.held_out else f"{imported.test:,} test"
+    parts = [f"{imported.train:,} training and {rest} images"]
     if imported.quarantined:
         parts.append(f"{imported.quarantined:,} files quarantined")
     if imported.duplicates:

@@ -22,6 +22,7 @@ class Imported:
     episode: Episode
     train: int
     test: int
+    held_out: int
     quarantined: int
     duplicates: int
 
@@ -51,7 +52,8 @@ def commit(store: Store, delivery: Delivery, domain: Domain, ids: dict[str, int]
         message = f"{domain.name}: {len(delivery.images)} images accepted, {delivery.unusable} files quarantined"
         duplicates = delivery.duplicates
         tx.events.add(EventKind.DOMAIN_QUEUED, message, domain_id=domain.id, episode_id=episode.id, duplicates=duplicates)
-    return Imported(episode, len(delivery.train), len(delivery.test), delivery.unusable, delivery.duplicates)
+    train, test, held_out = (len(images) for _, images in delivery.parts)
+    return Imported(episode, train, test, held_out, delivery.unusable, delivery.duplicates)
 
 
 def wait_for_more(store: Store, delivery: Delivery, shortage: str) -> None:

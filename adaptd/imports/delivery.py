@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from adaptd.imports.claimed import fingerprint_taken
 from adaptd.imports.incoming import Incoming, Refused
-from adaptd.imports.splitting import label_of, split_by_folder, split_source, tell_counts
+from adaptd.imports.splitting import hold_out, label_of, split_by_folder, split_source, tell_counts
 from adaptd.library.draft import Decoded, Draft
 from adaptd.project.settings import Settings
 from adaptd.records import SOURCE, NewImage, Quarantined, Reason, Split
@@ -37,6 +37,7 @@ class Delivery:
         classes: of the model, in output order.
         train: new images to learn from.
         test: new images to measure on.
+        held_out: new images without labels that estimates are made on, and nothing is learned from.
         quarantined: files that cannot be used and that no earlier import told of.
         unusable: how many files cannot be used.
         duplicates: how many files are there twice.
@@ -51,6 +52,7 @@ class Delivery:
     classes: tuple[str, ...]
     train: tuple[Decoded, ...]
     test: tuple[Decoded, ...]
+    held_out: tuple[Decoded, ...]
     quarantined: tuple[Refused, ...]
     unusable: int
     duplicates: int
@@ -61,13 +63,13 @@ class Delivery:
 
     @property
     def parts(self) -> tuple[tuple[Split, tuple[Decoded, ...]], ...]:
-        """Both splits."""
-        return (Split.TRAIN, self.train), (Split.TEST, self.test)
+        """All splits."""
+        return (Split.TRAIN, self.train), (Split.TEST, self.test), (Split.HELD_OUT, self.held_out)
 
     @property
     def images(self) -> tuple[Decoded, ...]:
         """All new ones, those to learn from first."""
-        return (*self.train, *self.test)
+        return (*self.train, *self.test, *self.held_out)
 
     @property
     def is_known(self) -> bool:
@@ -110,19 +112,23 @@ def build_delivery(incoming: Incoming, draft: Draft, known: Known, classes: tupl
     train, test = (tuple(i for i in images if i.sha256 not in known.hashes) for images in (every_train, every_test))
     refused = (*((Reason(item.reason), item.detail, item.file) for item in draft.rejected), *incoming.refused)
     before = len(every_train) + len(every_test) - len(train) - len(test)
+    shortage = _find_shortage(incoming, draft, train, test, before, settings.intake.minimum_images)
+    share = 0.0 if incoming.name == SOURCE or incoming.listing.test else settings.evaluation.held_out
+    learned, held_out = hold_out(train, share, settings.training.seed)
     return Delivery(
         incoming=incoming,
         number=known.number,
         classes=classes,
-        train=train,
+        train=tuple(learned),
         test=test,
+        held_out=tuple(held_out),
         quarantined=incoming.without_known(refused, known.quarantined),
         unusable=len(refused),
         duplicates=len(draft.duplicates),
         known=before,
         counts=_count_by_drop(incoming, draft, (*train, *test)),
         taken=_fingerprint_by_drop(incoming, refused),
-        shortage=_find_shortage(incoming, draft, train, test, before, settings.intake.minimum_images),
+        shortage=shortage,
     )
 
 

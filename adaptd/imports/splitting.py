@@ -1,5 +1,6 @@
-"""Which decoded images are for training and which for testing, and what classes a source has. Reads and writes nothing."""
+"""Which decoded images are for training, for testing, held out; and what classes a source has. Reads and writes nothing."""
 
+import hashlib
 from collections.abc import Sequence
 
 from adaptd.errors import ConfigError, FolderUnusable
@@ -14,6 +15,16 @@ def split_by_folder(draft: Draft, listing: Listing) -> tuple[Sequence[Decoded], 
     tests = set(listing.test)
     train = [image for image in draft.images if image.file not in tests]
     return train, [image for image in draft.images if image.file in tests]
+
+
+def hold_out(images: Sequence[Decoded], share: float, seed: int) -> tuple[Sequence[Decoded], Sequence[Decoded]]:
+    """Images to learn from, and a share of them that estimates are made on: by content, so that it is always the same one."""
+
+    def draw(image: Decoded) -> bytes:
+        return hashlib.sha256(f"{seed} {image.sha256}".encode()).digest()
+
+    held = {image.sha256 for image in sorted(images, key=draw)[: round(share * len(images))]}
+    return [i for i in images if i.sha256 not in held], [i for i in images if i.sha256 in held]
 
 
 def split_source(

@@ -68,6 +68,9 @@ class EvaluationSettings(Section):
     """How accuracies are found."""
 
     batch_size: Count = Field(512, description="images in a forward pass")
+    held_out: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.15, description="share of a drop without a test set that is not learned from: accuracies are estimated on it"
+    )
     confidence: Annotated[float, Field(gt=0, lt=1)] = Field(0.95, description="level of the intervals shown with accuracies")
 
 

@@ -106,5 +106,5 @@ def _entry(accuracy: Accuracy, names: dict[int, str]) -> RowEntry:
         n=accuracy.n,
         low=accuracy.low,
         high=accuracy.high,
-        estimator=accuracy.estimator,
+        estimator=accuracy.estimator or None,
     )

@@ -55,8 +55,13 @@ class ImageSets:
         return join_sets([cache.images for cache in self._open(domain, Split.TRAIN)])
 
     def open_unlabelled(self, domain: Domain) -> ImageSet:
-        """A domain's own images, for estimates."""
-        return self.open_train(domain).unlabelled()
+        """The images that estimates for a domain are made on: held-out ones where it has any, else those learned from."""
+        held_out = self._open(domain, Split.HELD_OUT)
+        return join_sets([cache.images for cache in held_out]) if held_out else self.open_train(domain).unlabelled()
+
+    def has_held_out(self, domain: Domain) -> bool:
+        """Whether a domain has images that no episode learns from; those of older adaptds have none."""
+        return any(split is Split.HELD_OUT for _, split in self._parts[domain.id])
 
     def open_test(self, domain: Domain) -> ImageSet | None:
         """A domain's labelled test set, None where it has none."""

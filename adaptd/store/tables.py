@@ -23,7 +23,7 @@ from sqlalchemy import (
     false,
 )
 
-from adaptd.records import AccuracyKind, DomainState, EpisodeState, ImageState, Split, VersionState
+from adaptd.records import AccuracyKind, DomainState, EpisodeState, ImageState, Purpose, Split, VersionState
 
 metadata = MetaData(
     naming_convention={
@@ -207,6 +207,17 @@ memories = Table(
     Column("confidence", Float, nullable=False),
 )
 
+labels = Table(
+    "labels",
+    metadata,
+    # Given by people, for images that came without.
+    Column("image_id", ForeignKey("images.id"), primary_key=True),
+    Column("label", Text, nullable=False),
+    Column("purpose", String(8), nullable=False),
+    Column("labelled_at", UtcDateTime, nullable=False),
+    _one_of("purpose", Purpose),
+)
+
 versions = Table(
     "versions",
     metadata,
@@ -244,12 +255,15 @@ accuracies = Table(
     Column("value", Float, nullable=False),
     Column("n", Integer, nullable=False),
     Column("correct", Integer),
-    Column("estimator", String(32)),
+    # Several estimates may stand beside each other; empty for what is measured.
+    Column("estimator", String(32), primary_key=True, server_default=""),
     Column("low", Float),
     Column("high", Float),
+    # It was estimated on images that no episode learned from.
+    Column("held_out", Boolean, nullable=False, server_default=false()),
     _one_of("kind", AccuracyKind),
     CheckConstraint("kind = 'estimated' OR correct IS NOT NULL", name="measured_counts"),
-    CheckConstraint("kind = 'measured' OR estimator IS NOT NULL", name="estimated_by"),
+    CheckConstraint("(kind = 'estimated') = (estimator <> '')", name="estimated_by"),
 )
 
 events = Table(

@@ -101,7 +101,8 @@ class Accuracies(Repository):
     """How good each version is on each domain.
 
     Measured and estimated entries stand side by side and never replace each other. A measured entry never changes:
-    recording the same again is fine, another value raises StoreConflict. An estimate is replaced by a newer one.
+    recording the same again is fine, another value raises StoreConflict. An estimate is replaced by a newer one
+    of the same estimator.
     """
 
     def record(self, accuracy: Accuracy) -> None:
@@ -110,6 +111,7 @@ class Accuracies(Repository):
             accuracies.c.version == accuracy.version,
             accuracies.c.domain_id == accuracy.domain_id,
             accuracies.c.kind == accuracy.kind,
+            accuracies.c.estimator == accuracy.estimator,
         )
         row = self._connection.execute(select(accuracies).where(*key)).first()
         if row is not None and accuracy.kind is AccuracyKind.MEASURED:
@@ -122,12 +124,13 @@ class Accuracies(Repository):
 
     def list_all(self) -> tuple[Accuracy, ...]:
         """Everything known, by version and domain."""
-        order = (accuracies.c.version, accuracies.c.domain_id, accuracies.c.kind)
+        order = (accuracies.c.version, accuracies.c.domain_id, accuracies.c.kind, accuracies.c.estimator)
         return tuple(_accuracy(row) for row in self._connection.execute(select(accuracies).order_by(*order)))
 
     def list_for(self, version: int) -> tuple[Accuracy, ...]:
         """What is known of one version, by domain."""
-        statement = select(accuracies).where(accuracies.c.version == version).order_by(accuracies.c.domain_id, accuracies.c.kind)
+        order = (accuracies.c.domain_id, accuracies.c.kind, accuracies.c.estimator)
+        statement = select(accuracies).where(accuracies.c.version == version).order_by(*order)
         return tuple(_accuracy(row) for row in self._connection.execute(statement))
 
     def stamp(self) -> tuple[float, ...]:

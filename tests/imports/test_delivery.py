@@ -134,3 +134,23 @@ def test_a_delivery_is_a_value():
     first, second = (build_delivery(incoming, draft([new]), Known(), CLASSES, SETTINGS) for _ in range(2))
     assert first == second
     assert dataclasses.is_dataclass(first)
+
+
+def test_a_share_is_held_out():
+    """Of a drop without a test set the same share is held out whatever the order of its files; with a test set nothing is."""
+    files = [found(f"{number}.png") for number in range(40)]
+    first = drop(1)
+    settings = Settings.model_validate({"evaluation": {"held_out": 0.15}})
+
+    def hold_out(train: list[Found], test: tuple[Found, ...] = ()) -> set[str]:
+        incoming = from_drops(train, dict.fromkeys((*train, *test), first), test)
+        delivery = build_delivery(incoming, draft([*test, *train]), Known(), CLASSES, settings)
+        assert not set(delivery.train) & set(delivery.held_out)
+        assert len(delivery.images) == len(train) + len(test)
+        assert delivery.counts == {1: (len(train) + len(test), 0)}
+        return {image.sha256 for image in delivery.held_out}
+
+    held = hold_out(files)
+    assert len(held) == 6
+    assert hold_out(files[::-1]) == held
+    assert hold_out(files, (found("_test/cat/t", "cat"),)) == set()

@@ -67,7 +67,7 @@ def deliver(store: Store, layout: Layout, name: str, drop: DropRecord, files: li
     """What an import does that finds nothing but junk."""
     refused = tuple((Reason.EMPTY, "0 bytes", file) for file in files)
     incoming = Incoming(name, name, Listing(()), refused, (drop,), {file.path: drop for file in files})
-    delivery = Delivery(incoming, 1, (), (), (), refused, len(files), 0, 0, {drop.id: (0, 0)}, {}, "too few")
+    delivery = Delivery(incoming, 1, (), (), (), (), refused, len(files), 0, 0, {drop.id: (0, 0)}, {}, "too few")
     wait_for_more(store, delivery, "too few")
     move_to_quarantine(store, layout)
 

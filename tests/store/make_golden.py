@@ -54,6 +54,7 @@ ROWS = {
             "int8_reasons": "[]",
         }
     ],
+    "labels": [{"image_id": 3, "label": "cat", "purpose": "measure", "labelled_at": NOW}],
     "accuracies": [{"version": 1, "domain_id": 1, "kind": "measured", "value": 0.5, "n": 2, "correct": 1}],
     "events": [{"id": 1, "at": NOW, "kind": "made", "message": "by make_golden", "details": "{}"}],
 }
