@@ -1,6 +1,6 @@
 """Check models: small networks that learn from the source alone, to be asked for a second opinion about a domain without labels.
 
-They see images at 32 pixels, changed so strongly that only shapes are left to go by, and take each domain's own statistics
+They see images at 32 pixels or less, changed so strongly that only shapes are left to go by, and take each domain's statistics
 for normalisation. They never see what another model takes a domain's images for. Who asks them, and what follows, is `checks`'.
 """
 
@@ -16,23 +16,24 @@ SIDE = 32
 WIDTHS = (16, 32, 64)
 HIDDEN = 64
 BATCH = 64
-MOST_STEPS, EPOCHS = 600, 20
-"""Training ends after so many steps, or so many passes over a small source."""
+LEAST_STEPS, MOST_STEPS, EPOCHS = 60, 600, 12
+"""Training takes so many passes over the source, within these bounds."""
 RATE, SMOOTHING = 0.006, 0.05
 STATISTICS_IMAGES = 512
 """Images of a domain that its statistics are taken from."""
 
 
 class CheckModel(nn.Module):
-    """Three convolutions and a hidden layer, each with batch normalisation. Takes float images in 0…1, [n, 3, 32, 32]."""
+    """Three convolutions and a hidden layer, each with batch normalisation. Takes float images in 0…1, [n, 3, side, side]."""
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, classes: int, side: int) -> None:
         super().__init__()
+        self.side = side
         layers: list[nn.Module] = []
         for before, width in zip((3, *WIDTHS), WIDTHS, strict=False):
             layers += [nn.Conv2d(before, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2)]
-        side = SIDE // 2 ** len(WIDTHS)
-        layers += [nn.Flatten(), nn.Linear(WIDTHS[-1] * side * side, HIDDEN), nn.BatchNorm1d(HIDDEN), nn.ReLU()]
+        left = side // 2 ** len(WIDTHS)
+        layers += [nn.Flatten(), nn.Linear(WIDTHS[-1] * left * left, HIDDEN), nn.BatchNorm1d(HIDDEN), nn.ReLU()]
         self.layers = nn.Sequential(*layers, nn.Linear(HIDDEN, classes))
 
     def forward(self, images: Tensor) -> Tensor:
@@ -46,17 +47,17 @@ def train_check(source: ImageSet, classes: int, seed: int) -> CheckModel:
     """A check model from a labelled source; the same seed gives the same one."""
     assert source.labels is not None
     labels = torch.from_numpy(np.array(source.labels))
-    steps = min(MOST_STEPS, EPOCHS * -(-len(source) // BATCH))
+    steps = min(MOST_STEPS, max(LEAST_STEPS, EPOCHS * -(-len(source) // BATCH)))
     random = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = CheckModel(classes)
+        model = CheckModel(classes, min(SIDE, max(8, source.pixels.shape[2] // 8 * 8)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=1e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=max(steps, 2))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
     model.train()
     for _ in range(steps):
         rows = torch.randint(len(source), (min(BATCH, max(2, len(source))),), generator=random)
-        images = strengthen(_shrink(source.pixels[rows.numpy()]), random)
+        images = strengthen(_resize(source.pixels[rows.numpy()], model.side), random)
         loss = functional.cross_entropy(model(images), labels[rows], label_smoothing=SMOOTHING)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -71,7 +72,7 @@ def ask_check(model: CheckModel, images: ImageSet, statistics: ImageSet, batch_s
         _take_statistics(model, statistics)
         model.eval()
         starts = range(0, len(images), batch_size)
-        found = [model(_shrink(images.pixels[i : i + batch_size])).double().softmax(dim=1) for i in starts]
+        found = [model(_resize(images.pixels[i : i + batch_size], model.side)).double().softmax(dim=1) for i in starts]
     answers: NDArray[np.float64] = torch.cat(found).numpy()
     return answers
 
@@ -103,9 +104,9 @@ def _take_statistics(model: CheckModel, images: ImageSet) -> None:
     for norm in norms:
         norm.momentum = 1.0
     model.train()
-    model(_shrink(images.pixels[rows if len(rows) > 1 else np.repeat(rows, 2)]))
+    model(_resize(images.pixels[rows if len(rows) > 1 else np.repeat(rows, 2)], model.side))
 
 
-def _shrink(pixels: NDArray[np.uint8]) -> Tensor:
+def _resize(pixels: NDArray[np.uint8], side: int) -> Tensor:
     images = torch.from_numpy(np.array(pixels)).float().div_(255)
-    return images if images.shape[2:] == (SIDE, SIDE) else functional.interpolate(images, size=(SIDE, SIDE), mode="area")
+    return images if images.shape[2:] == (side, side) else functional.interpolate(images, size=(side, side), mode="area")

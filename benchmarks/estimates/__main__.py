@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--source-epochs", type=int, default=15)
     parser.add_argument("--source-images", type=int, default=4000)
-    parser.add_argument("--images", type=int, default=1500, help="of each target, the held-out ones among them")
+    parser.add_argument("--images", type=int, default=1500, help="of each target, less the share that is held out, for time")
     parser.add_argument("--report-only", action="store_true")
     chosen = parser.parse_args()
     torch.set_num_threads(1)

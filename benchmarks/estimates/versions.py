@@ -1,6 +1,6 @@
 """Stored versions to estimate: for each method and seed one sequence of domains, a file of weights after each episode.
 
-Targets are a seeded sample of each domain, and a share of it is held out of training, as the product does it.
+A share of every target is held out of training, as the product does it; of the rest a seeded sample is learned from.
 """
 
 import os
@@ -32,15 +32,16 @@ class Ground:
 
 
 def make_ground(recipe: Recipe, source_images: int, images: int) -> Ground:
-    """Of the source and of each target a sample of so many images; of a target's, part is held out."""
+    """Of the source and of each target a sample, for the time that training takes; held out is a share of the whole domain."""
     source = recipe.domains[0]
     order = np.random.default_rng(0).permutation(len(source.train))[:source_images]
     domains, held_out = [replace(source, train=pick(source.train, order))], {}
     for number, domain in enumerate(recipe.domains[1:], 1):
-        order = np.random.default_rng(number).permutation(len(domain.train))[:images]
-        held = round(HELD_OUT * len(order))
-        held_out[domain.name] = pick(domain.train, order[:held]).unlabelled()
-        domains.append(replace(domain, train=pick(domain.train, order[held:])))
+        order = np.random.default_rng(number).permutation(len(domain.train))
+        learned = order[round(HELD_OUT * images) : images]
+        others = order[~np.isin(order, learned)]
+        held_out[domain.name] = pick(domain.train, others[: round(HELD_OUT * len(order))]).unlabelled()
+        domains.append(replace(domain, train=pick(domain.train, learned)))
     return Ground(replace(recipe, domains=tuple(domains)), held_out)
 
 
