@@ -97,6 +97,7 @@ class EventKind(StrEnum):
     DROP_REFUSED = "drop-refused"
     DROP_STUCK = "drop-stuck"
     DOMAIN_QUEUED = "domain-queued"
+    DROP_COMPARED = "drop-compared"
     IMPORT_FAILED = "import-failed"
     EPISODE_DONE = "episode-done"
     EPISODE_FAILED = "episode-failed"

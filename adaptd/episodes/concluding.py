@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from adaptd.episodes.insights import write_insight
+from adaptd.episodes.leases import PATIENCE_SECONDS
 from adaptd.episodes.materials import Materials
 from adaptd.episodes.memory import write_memory
+from adaptd.episodes.novelty import find_known
 from adaptd.errors import Interrupted
 from adaptd.evaluation.predictions import Predictions, predict_domains
 from adaptd.evaluation.rows import make_row
@@ -24,9 +26,6 @@ from adaptd.releases.publication import Publisher, Staged
 from adaptd.releases.repositories import publish
 from adaptd.releases.weights import write_weights
 from adaptd.store import NewVersion, Store, Transaction
-
-PATIENCE_SECONDS = 300.0
-"""How long a write that the episode cannot do without waits for a locked database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +145,7 @@ class Conclusion:
         report = outcome.report | {MEMORY_IMAGES: len(memory or ())}
         with self._store.writing(PATIENCE_SECONDS) as tx:
             self._commit_version(tx, candidate, staged, earlier)
-            self._commit_domain(tx, candidate, staged, memory)
+            self._commit_domain(tx, candidate, staged, memory, find_known(report))
             number = tx.episodes.commit(self._episode.id, self._lease, report)
             tx.checkpoints.forget_all()
             self._tell(tx, number, candidate, staged)
@@ -160,13 +159,15 @@ class Conclusion:
         for accuracy in (*earlier, *candidate.row):
             tx.accuracies.record(accuracy)
 
-    def _commit_domain(self, tx: Transaction, candidate: Candidate, staged: Staged, memory: list[MemoryItem] | None) -> None:
+    def _commit_domain(
+        self, tx: Transaction, candidate: Candidate, staged: Staged, memory: list[MemoryItem] | None, known: str | None
+    ) -> None:
         domain_id = self._episode.domain_id
         if memory is not None:
             tx.memories.replace(domain_id, memory)
         tx.domains.place(domain_id)
         rejected = None if staged.sha256 else f"version {candidate.number} was rejected: {staged.gate.reasons[0]}"
-        tx.domains.set_state(domain_id, DomainState.DONE, rejected)
+        tx.domains.set_state(domain_id, DomainState.DONE, rejected or known)
 
     def _tell(self, tx: Transaction, number: int, candidate: Candidate, staged: Staged) -> None:
         passed = staged.sha256 is not None

@@ -94,6 +94,7 @@ def _episode(episode: Episode, versions: list[Version], matrix: Matrix) -> dict[
         "finished_at": to_iso(episode.finished_at),
         "seconds": seconds,
         "versions": [_version(version) for version in versions],
+        "novelty": episode.report.get("novelty"),
         "effect": _effect(episode, matrix),
     }
 

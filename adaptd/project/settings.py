@@ -20,6 +20,10 @@ Window = Annotated[str, Field(pattern=rf"^$|^{Clock}-{Clock}$")]
 Folder = Annotated[str, Field(pattern=r"^[^\x00]+$")]
 
 
+ENOUGH_TO_TELL = 50
+"""With fewer images nobody can tell whether a drop is a new domain."""
+
+
 def hide_password(url: str) -> str:
     """A database's address for people, logs and records."""
     return re.sub(r"([?&]password=)[^&]*", r"\1***", re.sub(r"(://[^:/]*):.*@", r"\1:***@", url))
@@ -53,6 +57,11 @@ class IntakeSettings(Section):
         "claim", description="claim moves drops out of the inbox; in-place reads them there"
     )
     minimum_images: Count = Field(16, description="wait for this many usable images before training")
+    known_drops: Literal["adapt", "skip"] = Field(
+        "adapt",
+        description="what becomes of a drop under a new name that is no new domain: adapt tells, and goes on; "
+        f"skip tells, and learns nothing: drops wait until there are {ENOUGH_TO_TELL} images to tell by",
+    )
     trigger: Literal["settled", "manual"] = Field(
         "settled", description="settled: train by itself; manual: wait for `adaptd resume`"
     )
