@@ -4,8 +4,8 @@
 
 A LeNet learns from 3,000 images of MNIST. Of every domain 1,000 images that it did not learn from are the held-out reference, and
 drops are drawn from others that nobody has seen. False alarms: a split of a known domain, all five being known, is called new.
-Power: a domain that is not among the four known ones is called new. And two drops for a project that knows its source alone: the
-very images it learned from under a new name, and SVHN.
+Power: a domain that is not among the four known ones is called new. And drops for a project that knows its source alone: the very
+images it learned from under a new name, SVHN, and the source with less contrast.
 """
 
 import argparse
@@ -42,6 +42,7 @@ from adaptd.project.layers import resolve_settings
 
 LEARNED, POOL, LARGEST = 3000, 2500, 2000
 SIZES = (50, 200, 1000)
+CONTRASTS = (0.9, 0.8, 0.6, 0.4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +74,24 @@ def main() -> None:
     chosen.out.mkdir(parents=True, exist_ok=True)
     names = [chosen.source, *(name for name in DIGITS if name != chosen.source)]
     recipe = load_digits(data_folder(chosen.data), names)
-    known = look(recipe, chosen.epochs, chosen.seed)
+    model = train(recipe, chosen.epochs, chosen.seed)
+    known = {domain.name: look_at(model, domain, chosen.seed) for domain in recipe.domains}
+    source = recipe.domains[0]
+    paler = {f"contrast {c:g}": look_at(model, fade(source, c), chosen.seed).pool for c in CONTRASTS}
     chance = np.random.default_rng(chosen.seed)
     found = {
         "source_alone": judge_source_alone(known, chosen.source, chance),
         "splits": judge_splits(known, chosen.splits, chance),
         "unknown": judge_unknown(known, chosen.repeats, chance),
+        "paler": judge_paler(paler, {source.name: known[source.name]}, chosen.repeats, chance),
     }
     (chosen.out / "novelty.json").write_text(json.dumps(vars(chosen) | found, indent=1, default=str))
     draw(found, chosen.out / "novelty.png")
     show(found)
 
 
-def look(recipe: Recipe, epochs: int, seed: int) -> dict[str, Known]:
-    """Train a model on some of the source, and see every domain with it."""
+def train(recipe: Recipe, epochs: int, seed: int) -> Classifier:
+    """A model that learned from some of the source."""
     overrides = {"model.classes": recipe.classes, "source.epochs": epochs, "training.seed": seed}
     settings = resolve_settings(recipe.settings, overrides)
     source = recipe.domains[0].train
@@ -94,7 +99,13 @@ def look(recipe: Recipe, epochs: int, seed: int) -> dict[str, Known]:
     for report in Training(model, EpisodeData(take(source, draw_rows(source, seed)[:LEARNED])), Plan.for_source(settings)):
         if report.step == report.steps:
             tell(f"trained in {report.steps} steps")
-    return {domain.name: look_at(model, domain, seed) for domain in recipe.domains}
+    return model
+
+
+def fade(domain: BenchDomain, contrast: float) -> BenchDomain:
+    """A domain with its pixels nearer to the middle."""
+    pixels = (127.5 + contrast * (domain.train.pixels - 127.5)).astype(np.uint8)
+    return BenchDomain(domain.name, ImageSet(domain.train.ids, pixels, domain.train.labels), domain.test)
 
 
 def look_at(model: Classifier, domain: BenchDomain, seed: int) -> Known:
@@ -164,6 +175,18 @@ def judge_unknown(known: Mapping[str, Known], repeats: int, chance: np.random.Ge
     return found
 
 
+def judge_paler(
+    paler: Mapping[str, View], source: Mapping[str, Known], repeats: int, chance: np.random.Generator
+) -> list[dict[str, Any]]:
+    """Drops of the source with less contrast, where the source alone is known."""
+    found = []
+    for name, pool in paler.items():
+        for size in SIZES:
+            drops = [pool.take(chance.permutation(POOL)[:size]) for _ in range(repeats)]
+            found += [summarize(name, size, judge(drop, source, 1, chance)) for drop in drops]
+    return found
+
+
 def summarize(name: str, size: int, found: Novelty) -> dict[str, Any]:
     """One line of the results."""
     nearest = found.distances[0]
@@ -195,13 +218,20 @@ def show(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     mistaken = sum(row["verdict"] == Verdict.KNOWN and row["known_as"] != row["drop"] for row in splits)
     sys.stdout.write(f"\nFalse alarms: {alarms} of {len(splits)}; known as another domain: {mistaken}.\n\n")
     sizes = " | ".join(f"{size:,}" for size in SIZES)
-    sys.stdout.write(f"| unknown domain | called new, of drops of {sizes} images |\n| --- |{' ---: |' * len(SIZES)}\n")
-    for name in dict.fromkeys(row["drop"] for row in found["unknown"]):
-        cells = []
-        for size in SIZES:
-            mine = [row["verdict"] for row in found["unknown"] if (row["drop"], row["images"]) == (name, size)]
-            cells.append(f"{sum(each == Verdict.NEW for each in mine)} of {len(mine)}")
-        sys.stdout.write(f"| {name} | {' | '.join(cells)} |\n")
+    sys.stdout.write(
+        f"| unknown domain | called new, of drops of {sizes} images | mean AUC |\n| --- |{' ---: |' * (len(SIZES) + 1)}\n"
+    )
+    rows = [*found["unknown"], *found["paler"]]
+    for name in dict.fromkeys(row["drop"] for row in rows):
+        mine = [row for row in rows if row["drop"] == name]
+        cells = [count_new([row for row in mine if row["images"] == size]) for size in SIZES]
+        auc = np.mean([row["auc"] for row in mine])
+        sys.stdout.write(f"| {name} | {' | '.join(cells)} | {auc:.2f} |\n")
+
+
+def count_new(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How many of some drops are called new."""
+    return f"{sum(row['verdict'] == Verdict.NEW for row in rows)} of {len(rows)}"
 
 
 def tell(words: str) -> None:

@@ -59,8 +59,8 @@ class IntakeSettings(Section):
     minimum_images: Count = Field(16, description="wait for this many usable images before training")
     known_drops: Literal["adapt", "skip"] = Field(
         "adapt",
-        description="what becomes of a drop under a new name that is no new domain: adapt tells, and goes on; "
-        f"skip tells, and learns nothing: drops wait until there are {ENOUGH_TO_TELL} images to tell by",
+        description="a drop under a new name that is no new domain: adapt says so and adapts to it; "
+        f"skip says so and learns nothing from it, and makes drops wait for {ENOUGH_TO_TELL} images",
     )
     trigger: Literal["settled", "manual"] = Field(
         "settled", description="settled: train by itself; manual: wait for `adaptd resume`"
