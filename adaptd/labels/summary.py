@@ -4,8 +4,7 @@ from collections import Counter
 from typing import Any
 
 from adaptd.evaluation.intervals import wilson
-from adaptd.labels.choosing import read_gallery
-from adaptd.records import Accuracy, AccuracyKind, Purpose
+from adaptd.records import Accuracy, AccuracyKind, Purpose, Split
 from adaptd.releases.given import LEAST_LABELS
 from adaptd.releases.matrix import best_known
 from adaptd.store import Transaction
@@ -21,20 +20,20 @@ def half_width(n: int, confidence: float) -> float | None:
 
 def describe_labels(tx: Transaction, name: str, confidence: float) -> dict[str, Any]:
     """Counts, interval, and for each version what was measured against what was estimated."""
-    gallery = read_gallery(tx, name)
-    purposes = Counter(label.purpose for label in gallery.labels.values())
+    domain = tx.domains.get_named(name)
+    labels, has_test = tx.labels.list_for(domain.id), tx.images.has_any(domain.id, Split.TEST)
+    purposes = Counter(label.purpose for label in labels)
     measured = purposes[Purpose.MEASURE]
-    versions = _compare(tx, gallery.domain.id)
+    versions = _compare(tx, domain.id)
     errors = [item["error"] for item in versions if item["error"] is not None]
     return {
         "domain": name,
         "to_measure": measured,
         "to_teach": purposes[Purpose.TEACH],
-        "held_out": len(gallery.held_out),
-        "has_test": gallery.has_test,
-        "missing": 0 if gallery.has_test else max(0, LEAST_LABELS - measured),
+        "has_test": has_test,
+        "missing": 0 if has_test else max(0, LEAST_LABELS - measured),
         "half_width": half_width(measured, confidence),
-        "classes": dict(Counter(label.label for label in gallery.labels.values()).most_common()),
+        "classes": dict(Counter(label.label for label in labels).most_common()),
         "versions": versions,
         "mean_absolute_error": sum(map(abs, errors)) / len(errors) if errors else None,
     }
