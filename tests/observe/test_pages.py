@@ -186,6 +186,8 @@ def test_labels_need_the_token_and_an_image_of_the_domain(pages, store):
     assert labels() == []
     assert send(label="b").json()["measured_on"] == 1
     assert labels() == ["b"]
+    assert send(label=make_visible(HOSTILE)).status_code == 200
+    assert labels() == [HOSTILE]
     answer = send(accept="text/html", undo=1)
     assert (answer.status_code, answer.headers["location"], labels()) == (303, "labels?", [])
 

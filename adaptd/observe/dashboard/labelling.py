@@ -8,6 +8,7 @@ from adaptd.labels.choosing import Gallery, choose_to_measure, choose_to_teach, 
 from adaptd.labels.giving import give_labels, take_back
 from adaptd.labels.summary import describe_labels, half_width
 from adaptd.observe.dashboard.site import Site
+from adaptd.observe.dashboard.wording import make_visible
 from adaptd.records import Domain, Image, Purpose, Split
 from adaptd.store import Transaction
 
@@ -57,9 +58,10 @@ def change_labels(tx: Transaction, site: Site, name: str, form: dict[str, str], 
         take_back(tx, domain.id, [undone] if undone is not None else [])
     elif "label" in form:
         base, image = tx.versions.find_base(), _find_image(tx, domain, form.get("image", ""), teach=teach)
-        if image is None or base is None or form["label"] not in base.classes:
+        classes = {make_visible(each): each for each in base.classes} if base is not None else {}
+        if image is None or form["label"] not in classes:
             raise RequestRefused(400, f"{name} has no such image to label, or the model no such class")
-        give_labels(tx, domain.id, {image.id: form["label"]}, teach=teach)
+        give_labels(tx, domain.id, {image.id: classes[form["label"]]}, teach=teach)
     count = tx.labels.counts().get((domain.id, Purpose.MEASURE), 0)
     return {"undone": undone, "measured_on": count, "points": _points(count, site)}
 
