@@ -19,8 +19,9 @@ from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
 from adaptd.project.lock import publishing_alone
 from adaptd.publishing.card import GateOutcome
-from adaptd.records import Accuracy, DomainState, EventKind, Lease, MemoryItem, Version, VersionState
+from adaptd.records import Accuracy, AccuracyKind, DomainState, EventKind, Lease, MemoryItem, Version, VersionState
 from adaptd.releases.facts import Candidate
+from adaptd.releases.given import read_given
 from adaptd.releases.models import VersionModels
 from adaptd.releases.publication import Publisher, Staged
 from adaptd.releases.repositories import publish
@@ -156,8 +157,12 @@ class Conclusion:
         parent, classes = candidate.parent.version if candidate.parent else None, self._settings.model.classes
         tx.versions.add(NewVersion(parent, self._episode.id, classes, weights, candidate.weights_sha256))
         self._publisher.record(tx, candidate.number, staged)
+        given = read_given(tx, self._images.domains)
         for accuracy in (*earlier, *candidate.row):
-            tx.accuracies.record(accuracy)
+            # Labels that changed since the episode began are measured on anew by whoever changed them.
+            is_outdated = given.get(accuracy.domain_id) != self._images.given.get(accuracy.domain_id)
+            if accuracy.kind is AccuracyKind.ESTIMATED or not is_outdated:
+                tx.accuracies.record(accuracy)
 
     def _commit_domain(
         self, tx: Transaction, candidate: Candidate, staged: Staged, memory: list[MemoryItem] | None, known: str | None

@@ -12,16 +12,18 @@ from adaptd.records import Accuracy, AccuracyKind, Domain
 def make_row(
     predictions: Predictions, domains: Iterable[Domain], version: int, settings: EvaluationSettings
 ) -> tuple[Accuracy, ...]:
-    """How good a version is on each of the domains."""
-    return tuple(
-        _measure(predictions.tests[domain.id], domain, version, settings)
-        if domain.id in predictions.tests
-        else _estimate(predictions, domain, version)
-        for domain in domains
-    )
+    """How good a version is on each of the domains: on one that people labelled later in both ways."""
+    row: list[Accuracy] = []
+    for domain in domains:
+        if domain.id in predictions.tests:
+            row.append(measure_accuracy(predictions.tests[domain.id], domain, version, settings))
+        if domain.id in predictions.unlabelled:
+            row.append(_estimate(predictions, domain, version))
+    return tuple(row)
 
 
-def _measure(test: Prediction, domain: Domain, version: int, settings: EvaluationSettings) -> Accuracy:
+def measure_accuracy(test: Prediction, domain: Domain, version: int, settings: EvaluationSettings) -> Accuracy:
+    """The share of right answers, with its interval."""
     assert test.labels is not None
     n, correct = len(test.labels), int((test.classes == test.labels).sum())
     low, high = wilson(correct, n, settings.confidence)

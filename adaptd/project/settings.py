@@ -83,6 +83,15 @@ class EvaluationSettings(Section):
     confidence: Annotated[float, Field(gt=0, lt=1)] = Field(0.95, description="level of the intervals shown with accuracies")
 
 
+class LabelsSettings(Section):
+    """Labels that people give to a domain's images after the fact."""
+
+    train: bool = Field(
+        False,
+        description="let labelled images, but for those that are measured on, join their domain's next episode with these labels",
+    )
+
+
 class GateSettings(Section):
     """What a candidate may lose before it is rejected, as shares of 1."""
 
@@ -198,6 +207,7 @@ class Settings(Section):
     training: TrainingSettings = TrainingSettings()
     memory: MemorySettings = MemorySettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+    labels: LabelsSettings = LabelsSettings()
     gate: GateSettings = GateSettings()
     export: ExportSettings = ExportSettings()
     retention: RetentionSettings = RetentionSettings()
