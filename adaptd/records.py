@@ -126,6 +126,17 @@ class AccuracyKind(StrEnum):
     ESTIMATED = "estimated"
 
 
+class Estimator(StrEnum):
+    """How an accuracy is estimated; docs/estimates.md tells what each is worth."""
+
+    ATC = "atc"
+    """Average thresholded confidence: the optimistic end."""
+    CHECK = "check"
+    """By check models, which have not learned from the model's pseudo-labels: the pessimistic end."""
+    RANGE = "range"
+    """Both together: the one that people are shown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Domain:
     """One incoming image distribution. The source is the domain at position 0.

@@ -99,4 +99,9 @@ def _novelty(novelty: dict[str, Any]) -> Iterator[str]:
 
 
 def _share(entry: dict[str, Any] | None) -> str:
-    return "not known" if entry is None else f"{entry['value']:.1%} {entry['kind']}"
+    if entry is None:
+        return "not known"
+    from adaptd.evaluation.matrix import format_interval
+
+    where = " on images it learned from" if entry["kind"] == "estimated" and not entry["held_out"] else ""
+    return f"{entry['value']:.1%} {entry['kind']}{format_interval(entry['low'], entry['high'], '%')}{where}"

@@ -127,4 +127,4 @@ def _effect(episode: Episode, matrix: Matrix) -> list[dict[str, Any]]:
 
 
 def _entry(entry: Entry | None) -> dict[str, Any] | None:
-    return None if entry is None else {"value": entry.value, "kind": entry.kind, "n": entry.n}
+    return None if entry is None else asdict(entry)

@@ -99,6 +99,10 @@ class GateSettings(Section):
     max_domain_loss: Share = Field(0.02, description="on any older domain")
     min_class_share: Share = Field(0.1, description="class collapse: a class predicted less than this share of its usual rate")
     max_negative_flips: Share = Field(0.1, description="images that were right before and are wrong after")
+    estimates: Literal["hold", "ignore"] = Field(
+        "hold",
+        description="where nobody labelled and estimates say that it got worse: hold keeps the candidate for a person to decide",
+    )
 
 
 class ExportSettings(Section):
