@@ -35,9 +35,13 @@ def explain(
 
 
 def _tell(story: dict[str, Any]) -> Iterator[str]:
+    from adaptd.labels.summary import tell_errors
+
     because = f": {story['reason']}" if story["reason"] else ""
     yield f"{story['domain']} came {story['came_at']}, is {story['state']}{because}"
     yield f"  {story['images']:,} images, {story['memory']:,} kept in memory"
+    if labels := story["labels"]:
+        yield f"  {labels['to_measure']:,} labels to measure on, {labels['to_teach']:,} to teach{tell_errors(labels)}"
     for pause in story["paused"]:
         what = "everything" if pause["scope"] == "*" else "this domain"
         yield f"  paused since {pause['at']} ({what}): {pause['reason']}"
@@ -72,6 +76,8 @@ def _episode(episode: dict[str, Any]) -> Iterator[str]:
     crashes = f", its worker died {episode['crashes']} times" if episode["crashes"] else ""
     because = f": {episode['reason']}" if episode["reason"] else ""
     yield f"{title} on delivery {episode['delivery']} with {episode['method']}: {episode['state']}{took}{tries}{crashes}{because}"
+    if episode["novelty"]:
+        yield from _novelty(episode["novelty"])
     for version in episode["versions"]:
         restores = f", brings back version {version['restores']}" if version["restores"] else ""
         gate = version["gate"]
@@ -82,6 +88,14 @@ def _episode(episode: dict[str, Any]) -> Iterator[str]:
         before, after = change["before"], change["after"]
         gain = "" if before is None or before["kind"] != after["kind"] else f" ({after['value'] - before['value']:+.1%})"
         yield f"  {change['domain']}: {_share(before)} → {_share(after)}{gain}"
+
+
+def _novelty(novelty: dict[str, Any]) -> Iterator[str]:
+    yield f"  {novelty['message']}"
+    for each in novelty["distances"]:
+        shift = f"class {each['shifted_class']} differs by {each['class_distance']:.2f} (p {each['outputs_p']:.1g})"
+        told = "told apart" if each["told_apart"] else "not told apart"
+        yield f"    {each['domain']}: AUC {each['auc']:.2f} (p {each['features_p']:.1g}), {shift}: {told}"
 
 
 def _share(entry: dict[str, Any] | None) -> str:

@@ -94,6 +94,7 @@ def _headline(document: dict[str, Any]) -> str:
         done = f"{episode['phase']} {episode['step']}/{episode['steps']} ({episode['progress']:.0%}{eta})"
         lines.append(f"episode  {episode['number']} on {escape(episode['domain'])}: {done}")
         lines += [f"         {live}"] if (live := _live(episode["live"])) else []
+        lines += [f"         {escape(episode['novelty'])}"] if episode["novelty"] else []
     return "\n".join(lines)
 
 

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from adaptd.episodes.insights import write_insight
+from adaptd.episodes.leases import PATIENCE_SECONDS
 from adaptd.episodes.materials import Materials
 from adaptd.episodes.memory import write_memory
+from adaptd.episodes.novelty import find_known
 from adaptd.errors import Interrupted
 from adaptd.evaluation.checks import Checks
 from adaptd.evaluation.predictions import Predictions, predict_domains
@@ -18,16 +20,14 @@ from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
 from adaptd.project.lock import publishing_alone
 from adaptd.publishing.card import GateOutcome
-from adaptd.records import Accuracy, DomainState, EventKind, Lease, MemoryItem, Version, VersionState
+from adaptd.records import Accuracy, AccuracyKind, DomainState, EventKind, Lease, MemoryItem, Version, VersionState
 from adaptd.releases.facts import Candidate
+from adaptd.releases.given import read_given
 from adaptd.releases.models import VersionModels
 from adaptd.releases.publication import Judged, Publisher, Staged
 from adaptd.releases.repositories import publish
 from adaptd.releases.weights import write_weights
 from adaptd.store import NewVersion, Store, Transaction
-
-PATIENCE_SECONDS = 300.0
-"""How long a write that the episode cannot do without waits for a locked database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Conclusion:
         report = outcome.report | {MEMORY_IMAGES: len(memory or ())}
         with self._store.writing(PATIENCE_SECONDS) as tx:
             self._commit_version(tx, candidate, staged, earlier)
-            self._commit_domain(tx, candidate, staged, memory)
+            self._commit_domain(tx, candidate, staged, memory, find_known(report))
             number = tx.episodes.commit(self._episode.id, self._lease, report)
             tx.checkpoints.forget_all()
             self._tell(tx, number, candidate, staged)
@@ -163,16 +163,22 @@ class Conclusion:
         parent, classes = candidate.parent.version if candidate.parent else None, self._settings.model.classes
         tx.versions.add(NewVersion(parent, self._episode.id, classes, weights, candidate.weights_sha256))
         self._publisher.record(tx, candidate.number, staged)
+        given = read_given(tx, self._images.domains)
         for accuracy in (*earlier, *candidate.row):
-            tx.accuracies.record(accuracy)
+            # Labels that changed since the episode began are measured on anew by whoever changed them.
+            is_outdated = given.get(accuracy.domain_id) != self._images.given.get(accuracy.domain_id)
+            if accuracy.kind is AccuracyKind.ESTIMATED or not is_outdated:
+                tx.accuracies.record(accuracy)
 
-    def _commit_domain(self, tx: Transaction, candidate: Candidate, staged: Staged, memory: list[MemoryItem] | None) -> None:
+    def _commit_domain(
+        self, tx: Transaction, candidate: Candidate, staged: Staged, memory: list[MemoryItem] | None, known: str | None
+    ) -> None:
         domain_id = self._episode.domain_id
         if memory is not None:
             tx.memories.replace(domain_id, memory)
         tx.domains.place(domain_id)
         rejected = None if staged.sha256 else f"version {candidate.number} was rejected: {staged.gate.reasons[0]}"
-        tx.domains.set_state(domain_id, DomainState.DONE, rejected)
+        tx.domains.set_state(domain_id, DomainState.DONE, rejected or known)
 
     def _tell(self, tx: Transaction, number: int, candidate: Candidate, staged: Staged) -> None:
         passed = staged.sha256 is not None

@@ -25,8 +25,11 @@ class DomainImages(Protocol):
     def domains(self) -> tuple[Domain, ...]:
         """All of them, the source first."""
 
+    def has_test(self, domain: Domain) -> bool:
+        """Whether it brought a labelled test set itself."""
+
     def open_test(self, domain: Domain) -> ImageSet | None:
-        """Its labelled test set; None where it has none."""
+        """Its labelled test set, or the images that people labelled later; None where it has neither."""
 
     def open_unlabelled(self, domain: Domain) -> ImageSet:
         """The images that estimates are made on."""
@@ -63,9 +66,9 @@ class Predictions:
 
     Args:
         source: the source's test set.
-        tests: labelled test sets.
-        unlabelled: of each domain without a test set, its own images.
-        memories: of each domain without a test set, its memory if it has one.
+        tests: labelled test sets, and images that people labelled later.
+        unlabelled: of each domain without a test set of its own, its own images.
+        memories: of each domain without a test set of its own, its memory if it has one.
     """
 
     source: Prediction
@@ -94,6 +97,7 @@ def predict_domains(
         test = images.open_test(domain)
         if test is not None:
             tests[domain.id] = run(test)
+        if images.has_test(domain):
             continue
         unlabelled[domain.id] = run(images.open_unlabelled(domain))
         memory = images.open_memory(domain)

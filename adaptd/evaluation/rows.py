@@ -24,22 +24,14 @@ class RowMaker:
         self._images, self._checks, self._settings = images, checks, settings
 
     def make(self, predictions: Predictions, domains: Iterable[Domain], version: int) -> tuple[Accuracy, ...]:
-        """How good a version is on each of the domains; where that is estimated, one entry for each estimator."""
-        return tuple(
-            entry
-            for domain in domains
-            for entry in (
-                (self._measure(predictions.tests[domain.id], domain, version),)
-                if domain.id in predictions.tests
-                else self._estimate(predictions, domain, version)
-            )
-        )
+        """How good a version is on each of the domains, one entry for each estimator; in both ways where labels came later."""
+        return tuple(entry for domain in domains for entry in self._find(predictions, domain, version))
 
-    def _measure(self, test: Prediction, domain: Domain, version: int) -> Accuracy:
-        assert test.labels is not None
-        n, correct = len(test.labels), int((test.classes == test.labels).sum())
-        low, high = wilson(correct, n, self._settings.confidence)
-        return Accuracy(version, domain.id, AccuracyKind.MEASURED, correct / n, n, correct=correct, low=low, high=high)
+    def _find(self, predictions: Predictions, domain: Domain, version: int) -> Iterator[Accuracy]:
+        if domain.id in predictions.tests:
+            yield measure_accuracy(predictions.tests[domain.id], domain, version, self._settings)
+        if domain.id in predictions.unlabelled:
+            yield from self._estimate(predictions, domain, version)
 
     def _estimate(self, predictions: Predictions, domain: Domain, version: int) -> Iterator[Accuracy]:
         found, opinion = predictions.unlabelled[domain.id], self._checks.ask(domain)
@@ -52,3 +44,11 @@ class RowMaker:
         yield replace(shown, estimator=Estimator.RANGE, low=both.low, high=both.high)
         yield replace(shown, estimator=Estimator.ATC, value=confident)
         yield replace(shown, estimator=Estimator.CHECK, value=agreement)
+
+
+def measure_accuracy(test: Prediction, domain: Domain, version: int, settings: EvaluationSettings) -> Accuracy:
+    """The share of right answers, with its interval."""
+    assert test.labels is not None
+    n, correct = len(test.labels), int((test.classes == test.labels).sum())
+    low, high = wilson(correct, n, settings.confidence)
+    return Accuracy(version, domain.id, AccuracyKind.MEASURED, correct / n, n, correct=correct, low=low, high=high)

@@ -125,6 +125,7 @@ def describe_running(tx: Transaction, episode: Episode) -> dict[str, Any]:
         "steps": progress.steps,
         "progress": share,
         "live": progress.live,
+        "novelty": episode.report.get("novelty", {}).get("message"),
         "attempts": episode.attempts,
         "eta_seconds": _eta(episode),
     }

@@ -20,6 +20,10 @@ Window = Annotated[str, Field(pattern=rf"^$|^{Clock}-{Clock}$")]
 Folder = Annotated[str, Field(pattern=r"^[^\x00]+$")]
 
 
+ENOUGH_TO_TELL = 50
+"""With fewer images nobody can tell whether a drop is a new domain."""
+
+
 def hide_password(url: str) -> str:
     """A database's address for people, logs and records."""
     return re.sub(r"([?&]password=)[^&]*", r"\1***", re.sub(r"(://[^:/]*):.*@", r"\1:***@", url))
@@ -53,6 +57,11 @@ class IntakeSettings(Section):
         "claim", description="claim moves drops out of the inbox; in-place reads them there"
     )
     minimum_images: Count = Field(16, description="wait for this many usable images before training")
+    known_drops: Literal["adapt", "skip"] = Field(
+        "adapt",
+        description="a drop under a new name that is no new domain: adapt says so and adapts to it; "
+        f"skip says so and learns nothing from it, and makes drops wait for {ENOUGH_TO_TELL} images",
+    )
     trigger: Literal["settled", "manual"] = Field(
         "settled", description="settled: train by itself; manual: wait for `adaptd resume`"
     )
@@ -72,6 +81,15 @@ class EvaluationSettings(Section):
         0.15, description="share of a drop without a test set that is not learned from: accuracies are estimated on it"
     )
     confidence: Annotated[float, Field(gt=0, lt=1)] = Field(0.95, description="level of the intervals shown with accuracies")
+
+
+class LabelsSettings(Section):
+    """Labels that people give to a domain's images after the fact."""
+
+    train: bool = Field(
+        False,
+        description="let labelled images, but for those that are measured on, join their domain's next episode with these labels",
+    )
 
 
 class GateSettings(Section):
@@ -193,6 +211,7 @@ class Settings(Section):
     training: TrainingSettings = TrainingSettings()
     memory: MemorySettings = MemorySettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+    labels: LabelsSettings = LabelsSettings()
     gate: GateSettings = GateSettings()
     export: ExportSettings = ExportSettings()
     retention: RetentionSettings = RetentionSettings()

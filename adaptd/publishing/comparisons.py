@@ -23,7 +23,8 @@ def compare(
     for domain in images.domains:
         if domain.position is not None or domain.id in candidate.tests:
             found += _compare(domain, promoted, candidate)
-        if promoted and domain.id in candidate.unlabelled and images.has_held_out(domain):
+        # Labels decide where there are any.
+        if promoted and domain.id in candidate.unlabelled.keys() - candidate.tests.keys() and images.has_held_out(domain):
             found += _compare_held_out(domain, promoted, candidate, checks)
     return found
 

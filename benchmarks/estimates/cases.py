@@ -53,6 +53,10 @@ class GroundImages:
         images = self._ground.recipe.domains[domain.id].train
         return images.unlabelled() if domain.id else images
 
+    def has_test(self, domain: Domain) -> bool:
+        """Only the source has one that models may see."""
+        return not domain.id
+
     def open_test(self, domain: Domain) -> ImageSet | None:
         """The source's."""
         return None if domain.id else self._ground.recipe.domains[0].test
