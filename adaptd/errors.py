@@ -28,6 +28,7 @@ AdaptdError
 ├── DomainKnown                 a drop is no new domain, and nothing is to be learned from such ones
 ├── ProjectBusy                 another process works on the project
 ├── DomainUnknown               there is no domain of that name
+├── LabelsRefused               labels that people gave cannot be taken, none of them
 ├── NotConfirmed                nobody agreed to what cannot be undone
 ├── Interrupted        exit 128 + signal: 130 after Ctrl-C, 143 after SIGTERM
 ├── PublishError                a version cannot be exported, proven or published
@@ -184,6 +185,19 @@ class ProjectBusy(AdaptdError):
 
 class DomainUnknown(AdaptdError):
     """There is no domain of that name."""
+
+
+class LabelsRefused(AdaptdError):
+    """Labels that people gave cannot be taken, none of them.
+
+    Args:
+        message: the fact and the remedy.
+        problems: a sentence for each, as many as a person reads.
+    """
+
+    def __init__(self, message: str, problems: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.problems = problems
 
 
 class NotConfirmed(AdaptdError):

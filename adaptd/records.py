@@ -104,6 +104,9 @@ class EventKind(StrEnum):
     CHECKPOINT_REFUSED = "checkpoint-refused"
     WORKER_DIED = "worker-died"
     GIVEN_UP = "given-up"
+    LABELS_GIVEN = "labels-given"
+    LABELS_REMOVED = "labels-removed"
+    DOMAIN_MEASURED = "domain-measured"
     VERSION_REJECTED = "version-rejected"
     VERSION_PROMOTED = "version-promoted"
     VERSION_FORCED = "version-forced"
@@ -121,6 +124,17 @@ class AccuracyKind(StrEnum):
 
     MEASURED = "measured"
     ESTIMATED = "estimated"
+
+
+class Estimator(StrEnum):
+    """How an accuracy is estimated; docs/estimates.md tells what each is worth."""
+
+    ATC = "atc"
+    """Average thresholded confidence: the optimistic end."""
+    CHECK = "check"
+    """By check models, which have not learned from the model's pseudo-labels: the pessimistic end."""
+    RANGE = "range"
+    """Both together: the one that people are shown."""
 
 
 @dataclass(frozen=True, slots=True)

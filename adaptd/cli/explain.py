@@ -35,9 +35,13 @@ def explain(
 
 
 def _tell(story: dict[str, Any]) -> Iterator[str]:
+    from adaptd.labels.summary import tell_errors
+
     because = f": {story['reason']}" if story["reason"] else ""
     yield f"{story['domain']} came {story['came_at']}, is {story['state']}{because}"
     yield f"  {story['images']:,} images, {story['memory']:,} kept in memory"
+    if labels := story["labels"]:
+        yield f"  {labels['to_measure']:,} labels to measure on, {labels['to_teach']:,} to teach{tell_errors(labels)}"
     for pause in story["paused"]:
         what = "everything" if pause["scope"] == "*" else "this domain"
         yield f"  paused since {pause['at']} ({what}): {pause['reason']}"
@@ -95,4 +99,9 @@ def _novelty(novelty: dict[str, Any]) -> Iterator[str]:
 
 
 def _share(entry: dict[str, Any] | None) -> str:
-    return "not known" if entry is None else f"{entry['value']:.1%} {entry['kind']}"
+    if entry is None:
+        return "not known"
+    from adaptd.evaluation.matrix import format_interval
+
+    where = " on images it learned from" if entry["kind"] == "estimated" and not entry["held_out"] else ""
+    return f"{entry['value']:.1%} {entry['kind']}{format_interval(entry['low'], entry['high'], '%')}{where}"

@@ -1,4 +1,4 @@
-"""The worker process: imports a domain's waiting drops or trains one episode, then says how that ended and is gone.
+"""The worker process: imports a domain's waiting drops, trains one episode, or measures, then says how that ended and is gone.
 
 Started by the supervisor as `python -m adaptd.daemon.worker PROJECT KIND ID PARENT` with the settings on standard input; dies
 with it.
@@ -105,7 +105,19 @@ def _publish(project: Project, store: Store, number: int, stop: Stop) -> JobEnd:
     return JobEnd(JobOutcome.DONE, f"version {number} was exported again")
 
 
-WORK = {JobKind.IMPORT: _import, JobKind.EPISODE: _train, JobKind.PUBLISH: _publish}
+def _measure(project: Project, store: Store, domain_id: int, stop: Stop) -> JobEnd:
+    from adaptd.labels.measuring import measure_domain
+
+    try:
+        measured = measure_domain(project, store, domain_id, lambda _done, _total: stop.check())
+    except IntakeError as problem:
+        return JobEnd(JobOutcome.FAILED, str(problem))
+    if measured.troubles:
+        return JobEnd(JobOutcome.FAILED, "; ".join(measured.troubles))
+    return JobEnd(JobOutcome.DONE, f"{measured.versions} versions were measured")
+
+
+WORK = {JobKind.IMPORT: _import, JobKind.EPISODE: _train, JobKind.PUBLISH: _publish, JobKind.MEASURE: _measure}
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ class EpisodeRunner:
     def _run(self, lease: Lease) -> Finished:
         with self._store.writing(PATIENCE_SECONDS) as tx:
             tx.domains.set_state(self._episode.domain_id, DomainState.TRAINING)
-            materials = read_materials(tx, self._layout, self._episode)
+            materials = read_materials(tx, self._layout, self._episode, teach=self._settings.labels.train)
             tx.episodes.set_base(self._episode.id, lease, materials.parent.version if materials.parent else None)
         model = self._start_model(materials.parent)
         is_source = self._episode.method == SUPERVISED
