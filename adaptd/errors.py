@@ -25,6 +25,7 @@ AdaptdError
 │   ├── StoreBusy
 │   ├── StoreConflict           a row that must be unique, or must exist, is not
 │   └── StoreUnreachable        cannot be opened or written: permission, disk, network
+├── DomainKnown                 a drop is no new domain, and nothing is to be learned from such ones
 ├── ProjectBusy                 another process works on the project
 ├── DomainUnknown               there is no domain of that name
 ├── LabelsRefused               labels that people gave cannot be taken, none of them
@@ -172,6 +173,10 @@ class StoreConflict(StoreError):
 
 class StoreUnreachable(StoreError):
     """The database cannot be opened or written."""
+
+
+class DomainKnown(AdaptdError):
+    """A drop is no new domain, and the settings say that nothing is learned from such drops."""
 
 
 class ProjectBusy(AdaptdError):

@@ -75,7 +75,7 @@ def main() -> None:
                 continue
             train_source(recipe, settings, source, show)
             teach = make_teacher(choice, chosen.labels, seed, load_classifier(source))
-            file.write_text(json.dumps(run_cell(recipe, settings, chosen.method, source, show, teach)))
+            file.write_text(json.dumps(run_cell(recipe, settings, chosen.method, source, show, teach=teach)))
     tell(folder)
 
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from adaptd.daemon.jobs import JobEnd, JobKind, JobOutcome
-from adaptd.errors import AdaptdError, ConfigError, EpisodeError, IntakeError, Interrupted, StoreConflict
+from adaptd.errors import AdaptdError, ConfigError, DomainKnown, EpisodeError, IntakeError, Interrupted, StoreConflict
 from adaptd.observe.logs import set_up_logs
 from adaptd.project.layers import Project
 from adaptd.project.settings import Settings
@@ -88,6 +88,8 @@ def _train(project: Project, store: Store, episode_id: int, stop: Stop) -> JobEn
     stop.check()
     try:
         finished = EpisodeRunner(project, store, episode, stop=stop).run()
+    except DomainKnown as problem:
+        return JobEnd(JobOutcome.DONE, str(problem))
     except (EpisodeError, ConfigError, IntakeError) as problem:
         return JobEnd(JobOutcome.FAILED, str(problem))
     return JobEnd(JobOutcome.DONE, f"episode {finished.number} gave version {finished.version.version}")

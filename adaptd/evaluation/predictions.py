@@ -32,7 +32,10 @@ class DomainImages(Protocol):
         """Its labelled test set, or the images that people labelled later; None where it has neither."""
 
     def open_unlabelled(self, domain: Domain) -> ImageSet:
-        """Its own images."""
+        """The images that estimates are made on."""
+
+    def has_held_out(self, domain: Domain) -> bool:
+        """Whether those are images that no episode learns from."""
 
     def open_memory(self, domain: Domain) -> ImageSet | None:
         """Its memory, with pseudo-labels; None where it has none."""
@@ -74,7 +77,7 @@ class Predictions:
     memories: dict[int, Prediction]
 
     def estimate(self, domain_id: int) -> float:
-        """The accuracy on a domain without a test set."""
+        """What ATC says of a domain without a test set."""
         assert self.source.labels is not None
         return estimate_accuracy(self.source.logits, self.source.labels, self.unlabelled[domain_id].logits)
 

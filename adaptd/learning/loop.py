@@ -40,6 +40,7 @@ class Training:
         self.batches = Batches(self.method.pools, plan.epochs, plan.seed, augmentation, plan.device)
         self._tally = Tally()
         self._begun = False
+        torch.set_num_threads(plan.threads)
 
     @property
     def steps(self) -> int:

@@ -96,6 +96,7 @@ def _episode(episode: Episode, versions: list[Version], matrix: Matrix) -> dict[
         "finished_at": to_iso(episode.finished_at),
         "seconds": seconds,
         "versions": [_version(version) for version in versions],
+        "novelty": episode.report.get("novelty"),
         "effect": _effect(episode, matrix),
     }
 
@@ -126,4 +127,4 @@ def _effect(episode: Episode, matrix: Matrix) -> list[dict[str, Any]]:
 
 
 def _entry(entry: Entry | None) -> dict[str, Any] | None:
-    return None if entry is None else {"value": entry.value, "kind": entry.kind, "n": entry.n}
+    return None if entry is None else asdict(entry)

@@ -14,6 +14,7 @@ EVENTS: dict[EventKind, tuple[Tone, str]] = {
     EventKind.DROP_REFUSED: ("bad", "A drop cannot be taken out of the inbox; it is tried again now and then."),
     EventKind.DROP_STUCK: ("bad", "Something of a drop cannot be moved; it is tried again now and then."),
     EventKind.DOMAIN_QUEUED: ("plain", "A drop's images were accepted, and an episode waits for its turn."),
+    EventKind.DROP_COMPARED: ("plain", "A drop was compared with the source and every known domain: whether it is new."),
     EventKind.IMPORT_FAILED: ("bad", "A drop could not be read at all."),
     EventKind.EPISODE_DONE: ("good", "An episode was committed: a row of R and a version."),
     EventKind.EPISODE_FAILED: ("bad", "An episode cannot go on; its reason is told."),

@@ -129,6 +129,10 @@ class Episodes(Repository):
         """Record the version that it begins with."""
         self._write(episode_id, lease, base=version)
 
+    def report(self, episode_id: int, lease: Lease, report: Mapping[str, Any]) -> None:
+        """Tell what is known before it is done; the commit's report takes its place."""
+        self._write(episode_id, lease, report=dict(report))
+
     def next_number(self) -> int:
         """The number t that the next committed episode will have."""
         last: int | None = self._connection.execute(select(func.max(episodes.c.number))).scalar()

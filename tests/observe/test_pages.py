@@ -76,6 +76,14 @@ def test_hostile_names_stay_text(pages, page):
         assert "⟨U+202E⟩gpj.exe⟨U+000A⟩line" in answer.text or "&lt;img src=x" in answer.text or page == "/versions/1"
 
 
+def test_a_domain_page_says_whether_it_is_new(pages):
+    """With its distance to every known domain."""
+    text = pages.get("/domains/night").text
+    assert "is a new domain; " in text
+    assert "How far its 60 images are from known domains" in text
+    assert "0.97</td>" in text
+
+
 def test_visible_keeps_what_people_write():
     """Letters of any script, spaces and punctuation stay as they are."""
     for text in ("camera-7", "Größe 3 × 4", "東京", "عربي", "a\u202fb"):

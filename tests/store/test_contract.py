@@ -263,10 +263,14 @@ class TestEpisodes:
             assert new.fence == old.fence + 1
         with pytest.raises(StoreConflict, match="taken by another worker"), store.writing() as tx:
             tx.episodes.progress(key, old, Progress("training", 5, 10))
+        with pytest.raises(StoreConflict, match="taken by another worker"), store.writing() as tx:
+            tx.episodes.report(key, old, {"novelty": {}})
         with store.writing() as tx:
             tx.episodes.progress(key, new, Progress("training", 7, 10))
+            tx.episodes.report(key, new, {"novelty": {"verdict": "new"}})
             episode = tx.episodes.get(key)
             assert (episode.progress.step, episode.attempts, episode.lease) == (7, 2, new)
+            assert episode.report == {"novelty": {"verdict": "new"}}
 
     def test_numbers_are_given_at_commit(self, store):
         """T counts committed episodes only, whatever the order of queueing."""
