@@ -162,10 +162,16 @@ def _versions(tx: Transaction, model: str) -> Iterator[Metric]:
 
 
 def _accuracies(matrix: Matrix) -> Iterator[Metric]:
-    family = GaugeMetricFamily("adaptd_accuracy_ratio", "The newest row of R.", labels=["domain", "kind"])
     row = list(zip(matrix.domains, matrix.last, strict=True)) if matrix.rows else []
-    for name, entry in row[:1] + row[1:][-DOMAINS_SHOWN:]:
-        if entry is not None:
-            family.add_metric([name, entry.kind], entry.value)
-    yield family
+    told = {
+        "value": ("adaptd_accuracy_ratio", "The newest row of R."),
+        "low": ("adaptd_accuracy_low_ratio", "The lower ends of its intervals and ranges."),
+        "high": ("adaptd_accuracy_high_ratio", "The upper ends."),
+    }
+    for key, (title, text) in told.items():
+        family = GaugeMetricFamily(title, text, labels=["domain", "kind"])
+        for name, entry in row[:1] + row[1:][-DOMAINS_SHOWN:]:
+            if entry is not None and getattr(entry, key) is not None:
+                family.add_metric([name, entry.kind], getattr(entry, key))
+        yield family
     yield _gauge("adaptd_backward_transfer_ratio", "BWT of R.", summarize(matrix).bwt)

@@ -64,7 +64,7 @@ def test_a_person_reads_it_all(adaptd, told):
         "episode 1 on delivery 1 with grcl: done after 0 s",
         "  version 2: rejected, gate failed; source fell by 25.0 %",
         "  source: 75.0% measured → 50.0% measured (-25.0%)",
-        "  night: 40.0% estimated → 50.0% measured\n",
+        "  night: 40.0% estimated on images it learned from → 50.0% measured\n",
         "episode-done: episode 1 gave [red]<script>\\n\\u202egnp.exe",
     ):
         assert line in run.stdout
@@ -81,8 +81,8 @@ def test_a_program_reads_it_too(adaptd, told):
     assert [(episode["number"], episode["state"]) for episode in document["episodes"]] == [(None, "failed"), (1, "done")]
     assert document["episodes"][1]["effect"][1] == {
         "domain": "night",
-        "before": {"value": 0.4, "kind": "estimated", "n": 2},
-        "after": {"value": 0.5, "kind": "measured", "n": 2},
+        "before": {"value": 0.4, "kind": "estimated", "n": 2, "low": None, "high": None, "held_out": False},
+        "after": {"value": 0.5, "kind": "measured", "n": 2, "low": None, "high": None, "held_out": False},
     }
     assert document["quarantined"][0] == {"reason": "truncated", "count": 4, "names": [HOSTILE, "x.gif", "y.gif"]}
 
