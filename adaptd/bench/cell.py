@@ -61,7 +61,7 @@ def run_cell(recipe: Recipe, settings: Settings, method: str, source: Path, show
     memories: list[ImageSet] = []
     episodes: list[dict[str, Any]] = []
     for domain in recipe.domains[1:]:
-        data = EpisodeData(recipe.domains[0].train, tuple(memories), domain.train.unlabelled())
+        data = EpisodeData(recipe.domains[0].train, tuple(memories), domain.train.unlabelled(), recipe.domains[0].test)
         try:
             outcome = _train(Training(model, data, plan), domain.name, show)
         except DomainNotRecognised as refusal:

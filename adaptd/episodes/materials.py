@@ -45,7 +45,7 @@ class Materials:
         if self.domain.id == self.images.source.id:
             return EpisodeData(source)
         memories = tuple(self.images.open(folder).images for folder in self.images.memories.values())
-        return EpisodeData(source, memories, self.target.images)
+        return EpisodeData(source, memories, self.target.images, self.images.open_test(self.images.source))
 
 
 def read_materials(tx: Transaction, layout: Layout, episode: Episode) -> Materials:

@@ -95,6 +95,8 @@ def _episode(episode: Episode, versions: list[Version], matrix: Matrix) -> dict[
         "seconds": seconds,
         "versions": [_version(version) for version in versions],
         "effect": _effect(episode, matrix),
+        "trust": episode.report.get("trust"),
+        "health": episode.report.get("health", []),
     }
 
 
