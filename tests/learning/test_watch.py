@@ -15,7 +15,7 @@ def begin(settings, squares):
     """An episode of a model that knows its source."""
 
     def make(*, held_out: int = 0, **training) -> Training:
-        chosen = settings(learning_rate=1e-6, **training)
+        chosen = settings(**{"learning_rate": 1e-6, "max_lost_classes": 0.25} | training)
         source = squares(36, 0)
         model = build_classifier(chosen.model, seed=1)
         list(Training(model, EpisodeData(source), Plan.for_source(chosen)))
