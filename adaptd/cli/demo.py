@@ -2,7 +2,6 @@
 
 import contextlib
 import fcntl
-import json
 import os
 import shlex
 import shutil
@@ -19,6 +18,8 @@ import typer
 
 from adaptd.cli.output import say
 from adaptd.cli.progress import progress_bar
+from adaptd.cli.project import open_store
+from adaptd.cli.status import read_status
 from adaptd.errors import ConfigError, EpisodeError, ProjectBusy
 
 START_SECONDS, DOMAIN_SECONDS = 60.0, 600.0
@@ -83,13 +84,14 @@ def _lock(marker: Path) -> None:
 
 
 def _write_data(folder: Path) -> tuple[str, ...]:
-    try:
-        from adaptd.bench.demo import TARGETS, write_demo_data
-    except ModuleNotFoundError as problem:
-        raise ConfigError(f"the demo needs {problem.name}: pip install 'adaptd[demo]'") from problem
+    from adaptd.bench.demo import TARGETS, write_demo_data
+
     with progress_bar("writing pictures") as show:
         show(0, 1)
-        write_demo_data(folder)
+        try:
+            write_demo_data(folder)
+        except ModuleNotFoundError as problem:
+            raise ConfigError(f"the demo needs {problem.name}: pip install 'adaptd[demo]'") from problem
         show(1, 1)
     return TARGETS
 
@@ -156,9 +158,11 @@ def _drop(shop: Path, pictures: Path, daemon: subprocess.Popen[str]) -> None:
 
 
 def _read_status(shop: Path) -> dict[str, Any]:
-    words = [sys.executable, "-m", "adaptd.cli.main", "--project", str(shop), "status", "--json"]
-    found: dict[str, Any] = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
-    return found
+    from adaptd.project.layers import load_project
+
+    project = load_project(shop)
+    with open_store(project) as store:
+        return read_status(project, store)
 
 
 def _show_gains(matrix: dict[str, Any]) -> None:

@@ -42,6 +42,7 @@ class Training:
         self._tally = Tally()
         self.watch = Watch(self.model, data, plan)
         self._begun = False
+        torch.set_num_threads(plan.threads)
 
     @property
     def steps(self) -> int:

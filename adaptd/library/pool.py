@@ -26,13 +26,15 @@ Answer = dict[str, Any]
 # Enough to keep a decoder busy while the parent does something else; few enough that all answers fit into a pipe, so
 # that a decoder never waits for the parent while the parent waits for it.
 _AHEAD = 16
+# A start costs half a second, as much as decoding some dozens of photographs.
+_WORTH_A_START = 64
 _MAX_FAILED_STARTS = 3
 _KEPT_VARIABLES = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
 
 
 def decoder_count(files: int) -> int:
-    """As many as the cores this process may use, but none that would hardly have anything to do."""
-    return max(1, min(len(os.sched_getaffinity(0)), math.ceil(files / _AHEAD)))
+    """As many as the cores this process may use, but none that would be busy for less time than its start takes."""
+    return max(1, min(len(os.sched_getaffinity(0)), math.ceil(files / _WORTH_A_START)))
 
 
 class _Decoder:

@@ -21,7 +21,7 @@ from adaptd.errors import StoreError
 from adaptd.evaluation.matrix import Matrix
 from adaptd.evaluation.metrics import summarize
 from adaptd.observe.status import find_running
-from adaptd.records import DomainState, Episode, EpisodeState, Reason, VersionState
+from adaptd.records import DomainState, Episode, EpisodeState, Purpose, Reason, VersionState
 from adaptd.releases.matrix import MatrixKeeper
 from adaptd.store import Store, Transaction
 
@@ -90,6 +90,12 @@ def _intake(tx: Transaction) -> Iterator[Metric]:
     quarantined = tx.quarantine.counts()
     reasons = {str(reason): quarantined.get(reason, 0) for reason in Reason}
     yield _by("adaptd_images_quarantined", "Files in quarantine, by reason.", "reason", reasons)
+    labels: Counter[str] = Counter()
+    for (_, purpose), count in tx.labels.counts().items():
+        labels[purpose] += count
+    yield _by(
+        "adaptd_labels", "Labels that people gave, by purpose.", "purpose", {purpose: labels[purpose] for purpose in Purpose}
+    )
     states = Counter(domain.state for domain in domains)
     yield _by("adaptd_domains", "Domains by state.", "state", {state: states[state] for state in DomainState})
 

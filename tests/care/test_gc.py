@@ -196,16 +196,18 @@ def test_a_folder_that_becomes_a_link_leads_nowhere(kept, tmp_path):
     assert sorted(path.name for path in drop.iterdir()) == ["away", "sub"]
 
 
-def test_an_unreadable_drop_is_told_and_left(kept):
-    """A tree too deep to be walked: fsck says so, and gc passes over it."""
-    deep = os.open(kept.drop, os.O_DIRECTORY)
-    for _ in range(102):
-        os.mkdir("d", dir_fd=deep)
-        deeper = os.open("d", os.O_DIRECTORY, dir_fd=deep)
+@pytest.mark.parametrize(("drop", "name", "depth"), [(1, "d", 102), (2, "d" * 200, 25)], ids=["imported", "waiting"])
+def test_an_unreadable_drop_is_told_and_left(kept, drop, name, depth):
+    """A tree too deep to be walked, or with paths too long to be opened: fsck says so, and gc passes over it."""
+    deep = os.open(kept.drop.parent / str(drop), os.O_DIRECTORY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=deep)
+        deeper = os.open(name, os.O_DIRECTORY, dir_fd=deep)
         os.close(deep)
         deep = deeper
     os.close(deep)
     findings = check_project(kept.project)
     assert [finding.repair for finding in findings] == ["make all of it readable for adaptd"]
     with kept.store() as store, store.reading() as tx:
-        assert plan(View.read(tx), kept.project, Wish(originals=True)) == ()
+        deletable = plan(View.read(tx), kept.project, Wish(originals=True))
+        assert kept.drop.parent / str(drop) not in {path for each in deletable for path in each.paths}

@@ -41,7 +41,7 @@ def test_each_image_set_and_model_is_opened_once(adapted_shop, monkeypatch, pain
     opens.looks = False
     library.store.close()
     assert finished.version.gate.passed
-    caches = {"1-1-train", "1-1-test", "2-1-test", "3-1-train", "2-2"}
+    caches = {"1-1-train", "1-1-test", "2-1-test", "3-1-train", "3-1-held-out", "2-2"}
     for name in ("index.json", "pixels.u8"):
         assert opens.of(name) == {f"{folder}/{name}": 1 for folder in caches}
     weights = Counter({name: count for name, count in opens.of(".safetensors").items() if name.startswith("weights/")})

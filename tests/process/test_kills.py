@@ -14,8 +14,8 @@ from pathlib import Path
 
 from .conftest import SECONDS
 
-KILLS = int(os.environ.get("ADAPTD_KILLS", "10"))
-DOMAINS = 12 if KILLS >= 200 else 6 if KILLS >= 60 else 3
+KILLS = int(os.environ.get("ADAPTD_KILLS", "6"))
+DOMAINS = 12 if KILLS >= 200 else 6 if KILLS >= 60 else 2
 SEED = 20260202
 ENV = {"ADAPTD_TRAINING__EPOCHS": str(2 * KILLS)}
 """Long enough for all kills to find work."""

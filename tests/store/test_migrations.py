@@ -11,7 +11,7 @@ import pytest
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import inspect, text
 
 from adaptd.errors import StoreConflict, StoreTooNew
 from adaptd.records import GateDecision, Int8Model
@@ -37,6 +37,38 @@ def test_every_revision_up_and_down(empty_address, tmp_path):
         migrate.downgrade(empty_address, revision)
     migrate.upgrade(empty_address, tmp_path / "backups")
     assert migrate.check(empty_address) == []
+
+
+def test_tables_made_at_once_are_those_of_the_revisions(empty_address, tmp_path):
+    """A new database gets its tables at once: columns, keys, checks and indexes are those that all revisions together make."""
+    for revision in REVISIONS:
+        migrate.upgrade(empty_address, tmp_path / "backups", revision)
+    by_revisions = describe_tables(empty_address)
+    migrate.downgrade(empty_address, "base")
+    with migrate.migrating(empty_address) as connection:
+        connection.exec_driver_sql("DROP TABLE alembic_version")
+    migrate.upgrade(empty_address, tmp_path / "backups")
+    assert describe_tables(empty_address) == by_revisions
+
+
+def describe_tables(address: str) -> dict[str, object]:
+    """Everything that a database says about its tables, whatever the order."""
+    with migrate.migrating(address) as connection:
+        inspector = inspect(connection)
+        found: dict[str, object] = {}
+        for table in inspector.get_table_names():
+            columns = {
+                column["name"]: (str(column["type"]), column["nullable"], column["default"])
+                for column in inspector.get_columns(table)
+            }
+            constraints = [
+                *inspector.get_foreign_keys(table),
+                *inspector.get_unique_constraints(table),
+                *inspector.get_check_constraints(table),
+                *inspector.get_indexes(table),
+            ]
+            found[table] = columns, inspector.get_pk_constraint(table), sorted(map(str, constraints))
+    return found
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
