@@ -82,9 +82,10 @@ def run_cell(
     _keep(model, keep, 0)
     memories: list[ImageSet] = []
     episodes: list[dict[str, Any]] = []
-    for domain in recipe.domains[1:]:
+    home, *targets = recipe.domains
+    for domain in targets:
         taught = () if teach is None else (teach(domain, model),)
-        data = EpisodeData(recipe.domains[0].train, (*memories, *taught), domain.train.unlabelled())
+        data = EpisodeData(home.train, (*memories, *taught), domain.train.unlabelled(), home.test)
         try:
             outcome = _train(Training(model, data, plan), domain.name, show)
         except DomainNotRecognised as refusal:
