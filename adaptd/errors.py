@@ -13,6 +13,7 @@ AdaptdError
 ├── EpisodeError                an episode cannot start or go on
 │   ├── NothingToLearn          no source model, or too few images
 │   ├── DomainNotRecognised     the model's own labels for a domain cannot be trusted
+│   ├── PredictionsCollapsed    an episode unlearns classes on the domain that it adapts to
 │   ├── NonFiniteSteps          too many steps in a row with NaN or infinity
 │   ├── WeightsMismatch         a weights file does not fit the backbone
 │   └── WeightsUnavailable      weights cannot be read or downloaded
@@ -125,6 +126,10 @@ class NothingToLearn(EpisodeError):
 
 class DomainNotRecognised(EpisodeError):
     """The model's own labels for a domain cannot be trusted."""
+
+
+class PredictionsCollapsed(EpisodeError):
+    """On the domain that it adapts to, a model hardly names some classes any more that it named before."""
 
 
 class NonFiniteSteps(EpisodeError):

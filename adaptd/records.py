@@ -271,7 +271,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a running episode is. `live` has the newest step's losses and multipliers, for people.
+    """How far a running episode is. `live` has the newest step's losses, multipliers and health, for people.
 
     The time left is told from `since` and `since_step`, where the worker that runs it began.
     """

@@ -39,6 +39,9 @@ NOTHING_DONE = {
 ShowStep = Callable[[str, int, int], None]
 """Told what is trained, the step, and of how many."""
 
+Teach = Callable[[BenchDomain, Classifier], ImageSet]
+"""Labelled images of a domain that join its episode, chosen by means of the model that it begins with."""
+
 
 def train_source(recipe: Recipe, settings: Settings, path: Path, show: ShowStep) -> None:
     """Train the source model of a seed, unless it is there: every method starts from the same."""
@@ -52,7 +55,13 @@ def train_source(recipe: Recipe, settings: Settings, path: Path, show: ShowStep)
 
 
 def run_cell(
-    recipe: Recipe, settings: Settings, method: str, source: Path, show: ShowStep, keep: Path | None = None
+    recipe: Recipe,
+    settings: Settings,
+    method: str,
+    source: Path,
+    show: ShowStep,
+    keep: Path | None = None,
+    teach: Teach | None = None,
 ) -> dict[str, Any]:
     """Adapt to one domain after another, and measure every domain after each episode.
 
@@ -63,6 +72,7 @@ def run_cell(
         source: weights of the source model.
         show: told how far it is.
         keep: a folder for the weights after each episode, `0.safetensors` and so on.
+        teach: labelled images that join each episode.
     """
     if method == ORACLE:
         return _run_oracle(recipe, settings, show)
@@ -72,8 +82,10 @@ def run_cell(
     _keep(model, keep, 0)
     memories: list[ImageSet] = []
     episodes: list[dict[str, Any]] = []
-    for domain in recipe.domains[1:]:
-        data = EpisodeData(recipe.domains[0].train, tuple(memories), domain.train.unlabelled())
+    home, *targets = recipe.domains
+    for domain in targets:
+        taught = () if teach is None else (teach(domain, model),)
+        data = EpisodeData(home.train, (*memories, *taught), domain.train.unlabelled(), home.test)
         try:
             outcome = _train(Training(model, data, plan), domain.name, show)
         except DomainNotRecognised as refusal:

@@ -84,10 +84,29 @@ def _episode(episode: dict[str, Any]) -> Iterator[str]:
         outcome = "" if gate is None else f", gate {'passed' if gate.get('passed') else 'failed'}"
         reasons = "" if gate is None else "".join(f"; {reason}" for reason in gate.get("reasons", ()))
         yield f"  version {version['version']}: {version['state']}{restores}{outcome}{reasons}"
+    if episode["trust"]:
+        yield f"  at the start: {describe_trust(episode['trust'])}"
+    if episode["health"]:
+        yield f"  health: {describe_health(episode['health'])}"
     for change in episode["effect"]:
         before, after = change["before"], change["after"]
         gain = "" if before is None or before["kind"] != after["kind"] else f" ({after['value'] - before['value']:+.1%})"
         yield f"  {change['domain']}: {_share(before)} → {_share(after)}{gain}"
+
+
+def describe_trust(trust: dict[str, Any]) -> str:
+    """A domain beside the source, in one line."""
+    shares = ", ".join(f"{name} {trust[name]:.0%}" for name in ("agreement", "balance", "spread", "confidence"))
+    most = f"{trust['largest']:.0%} taken for {trust['largest_class']}"
+    return f"recognition {trust['recognition']:.2f}; {shares} of the source's on {trust['images']:,} images; {most}"
+
+
+def describe_health(looks: list[dict[str, Any]]) -> str:
+    """The first look and the last, in one line."""
+    first, last = looks[0], looks[-1]
+    names = ("agreement", "balance", "nuclear_norm")
+    parts = [f"{name.replace('_', ' ')} {first[name]:.2f} → {last[name]:.2f}" for name in names]
+    return ", ".join([*parts, f"classes predicted {first['classes']} → {last['classes']}"])
 
 
 def _novelty(novelty: dict[str, Any]) -> Iterator[str]:

@@ -99,8 +99,9 @@ def _headline(document: dict[str, Any]) -> str:
 
 
 def _live(live: dict[str, Any]) -> str:
-    """The newest step's losses and multipliers."""
+    """The newest step's losses and multipliers, and the newest look's health."""
     losses = [f"{name} loss {value:.3f}" for name, value in live.get("losses", {}).items()]
+    losses += [f"{name} {value:.2f}" for name, value in live.get("health", {}).items()]
     return ", ".join([*losses, *(f"λ {name} {value:.3f}" for name, value in live.get("multipliers", {}).items())])
 
 

@@ -16,7 +16,8 @@ AGAIN_SECONDS = 600.0
 class LabelWatch:
     """Looks for work in the store only after labels, versions or accuracies changed: looking costs a pass over R."""
 
-    def __init__(self) -> None:
+    def __init__(self, still_seconds: float = STILL_SECONDS) -> None:
+        self._still_seconds = still_seconds
         self._stamp: object = None
         self._due = 0.0
 
@@ -25,7 +26,7 @@ class LabelWatch:
         stamp = (tx.labels.stamp(), tx.accuracies.stamp(), tx.versions.next_number())
         if stamp != self._stamp:
             # What is there at the start need not wait.
-            self._due = 0.0 if self._stamp is None else max(self._due_again(), time.monotonic() + STILL_SECONDS)
+            self._due = 0.0 if self._stamp is None else max(self._due_again(), time.monotonic() + self._still_seconds)
             self._stamp = stamp
         if time.monotonic() < self._due:
             return []

@@ -49,7 +49,8 @@ class Materials:
             return EpisodeData(source)
         memories = tuple(self.images.open(folder).images for folder in self.images.memories.values())
         taught = self.images.open_labelled(self.domain, self.taught)
-        return EpisodeData(source, memories if taught is None else (*memories, taught), self.target.images)
+        known = memories if taught is None else (*memories, taught)
+        return EpisodeData(source, known, self.target.images, self.images.open_test(self.images.source))
 
 
 def read_materials(tx: Transaction, layout: Layout, episode: Episode, *, teach: bool = False) -> Materials:

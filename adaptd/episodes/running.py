@@ -64,6 +64,7 @@ class EpisodeRunner:
         self._show = show
         self._stop = stop or Stop()
         self._progressed = self._checkpointed = time.monotonic()
+        self._training: Training | None = None
 
     def run(self) -> Finished:
         """Take the lease, train, evaluate, commit.
@@ -85,10 +86,11 @@ class EpisodeRunner:
 
     def _fail(self, lease: Lease, problem: AdaptdError) -> None:
         with self._store.writing(PATIENCE_SECONDS) as tx:
-            tx.episodes.fail(self._episode.id, lease, str(problem))
+            report = {} if self._training is None else self._training.watch.describe()
+            tx.episodes.fail(self._episode.id, lease, str(problem), report)
             tx.checkpoints.forget_all(self._episode.id)
             tx.domains.set_state(self._episode.domain_id, DomainState.FAILED, str(problem))
-            self._event(tx.events.add, EventKind.EPISODE_FAILED, str(problem))
+            self._event(tx.events.add, EventKind.EPISODE_FAILED, str(problem), **report)
         sweep_episodes(self._store, self._layout)
 
     def _run(self, lease: Lease) -> Finished:
@@ -99,7 +101,7 @@ class EpisodeRunner:
         model = self._start_model(materials.parent)
         is_source = self._episode.method == SUPERVISED
         plan = Plan.for_source(self._settings) if is_source else Plan.for_adaptation(self._settings, self._episode.method)
-        training = Training(model, materials.open_data(), plan)
+        training = self._training = Training(model, materials.open_data(), plan)
         known = Assessment(self._project, self._store, materials, lease, self._stop.check).run(model)
         self._resume(training, materials.domain.name)
         self._stop.check()
@@ -156,6 +158,7 @@ class EpisodeRunner:
             now, is_last = time.monotonic(), report.step == report.steps
             if now - self._progressed >= PROGRESS_SECONDS or is_last:
                 live = {"losses": report.losses, "multipliers": report.multipliers, "learning_rate": report.learning_rate}
+                live["health"] = report.health
                 self._progress(lease, Progress("training", report.step, report.steps, live))
             # The last one always: what follows may take long and be stopped too.
             if now - self._checkpointed >= every or is_last or self._stop.requested:

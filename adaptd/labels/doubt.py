@@ -1,6 +1,7 @@
 """How much a label of each image would teach: most where the promoted version and the source model disagree. Needs torch."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptd.evaluation.evaluator import predict
 from adaptd.labels.choosing import Gallery
@@ -30,7 +31,13 @@ def find_doubts(project: Project, store: Store, gallery: Gallery) -> list[float]
     with store.reading() as tx:
         versions = [version for version in (tx.versions.get(1), tx.versions.find_base()) if version is not None]
     logits = [predict(load_version(layout, version), pixels, project.settings.evaluation.batch_size) for version in versions]
-    odds = np.exp(logits[-1].astype(np.float64) - logits[-1].max(axis=1, keepdims=True))
+    doubts = find_doubt(logits[0], logits[-1]).tolist()
+    return [*doubts, *([-1.0] * (len(gallery.teachable()) - len(images)))]
+
+
+def find_doubt(first: NDArray[np.float32], last: NDArray[np.float32]) -> NDArray[np.float64]:
+    """From the logits of two models on the same images: 1 where they disagree, plus how unsure the last one is."""
+    odds = np.exp(last.astype(np.float64) - last.max(axis=1, keepdims=True))
     sure = odds.max(axis=1) / odds.sum(axis=1)
-    doubts = (logits[0].argmax(axis=1) != logits[-1].argmax(axis=1)) + 1.0 - sure
-    return [*doubts.tolist(), *([-1.0] * (len(gallery.teachable()) - len(images)))]
+    doubt: NDArray[np.float64] = (first.argmax(axis=1) != last.argmax(axis=1)) + 1.0 - sure
+    return doubt

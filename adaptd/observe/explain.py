@@ -98,6 +98,8 @@ def _episode(episode: Episode, versions: list[Version], matrix: Matrix) -> dict[
         "versions": [_version(version) for version in versions],
         "novelty": episode.report.get("novelty"),
         "effect": _effect(episode, matrix),
+        "trust": episode.report.get("trust"),
+        "health": episode.report.get("health", []),
     }
 
 

@@ -3,23 +3,31 @@
 import csv
 import itertools
 import json
+import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
+from adaptd.daemon.jobs import Job, JobEnd, JobKind, JobOutcome
+from adaptd.daemon.labels import LabelWatch
 from adaptd.episodes.materials import read_materials
 from adaptd.errors import LabelsRefused
+from adaptd.imports.importer import Importer
 from adaptd.labels.choosing import choose_to_measure, choose_to_teach, read_gallery
+from adaptd.labels.doubt import find_doubt
 from adaptd.labels.giving import import_labels, remove_labels
 from adaptd.labels.reading import SHOWN, find_images, match_rows, read_rows
 from adaptd.labels.summary import describe_labels, half_width
+from adaptd.project.layers import load_project
 from adaptd.project.layout import Layout
 from adaptd.records import AccuracyKind, Purpose, Split
 from adaptd.releases.given import LEAST_LABELS, list_unmeasured
 from adaptd.store import Store
-from tests.conftest import REPOSITORY, Paint, Shop
+from tests.conftest import FAST, REPOSITORY, Paint, Shop
 from tests.docs.pages import list_commands
 
 MEASURED = "SELECT version, n, correct, low, high FROM accuracies WHERE domain_id = 2 AND kind = 'measured' ORDER BY version"
@@ -198,6 +206,50 @@ def test_labels_follow_a_change_and_undo(store, gallery):
         assert list_unmeasured(tx) == {}
         assert describe_labels(tx, "camera-7", 0.95)["missing"] == 1
         assert {a.kind for a in tx.accuracies.list_all() if a.domain_id == gallery.domain.id} == {AccuracyKind.ESTIMATED}
+
+
+def test_the_daemon_measures_once_people_pause(store, gallery):
+    """What is there at the start at once; a change only after a while of stillness; a failure not again for long."""
+    labels = {image.id: image.name[0] for image in gallery.held_out}
+    import_labels(store, "camera-7", labels, "all.csv", teach=False)
+    job = Job(JobKind.MEASURE, gallery.domain.id, "camera-7")
+    watch = LabelWatch(still_seconds=0.2)
+    with store.reading() as tx:
+        assert watch.look(tx) == [job]
+    remove_labels(store, "camera-7", list(labels)[:1])
+    with store.reading() as tx:
+        assert watch.look(tx) == []
+        time.sleep(0.25)
+        assert watch.look(tx) == [job]
+        watch.note_end(JobEnd(JobOutcome.FAILED, "the weights are gone"))
+        assert watch.look(tx) == []
+    remove_labels(store, "camera-7", labels)
+    with store.reading() as tx:
+        assert LabelWatch().look(tx) == []
+
+
+def test_labels_outlive_an_import_of_the_same_delivery(camera, store, paint, tmp_path):
+    """A delivery whose episode ended without a version is written anew; what people labelled keeps its label."""
+    folder = paint(tmp_path / "camera-9", 10, seed=3, flat=True)
+    importer = Importer(load_project(camera.root, environ=FAST), store)
+    imported = importer.import_domain(folder, "camera-9", None)
+    with store.writing() as tx:
+        given = {image.id: image.name[0] for image in read_gallery(tx, "camera-9").images}
+        before = tx.labels.give(imported.episode.domain_id, given)
+        tx.episodes.cancel(imported.episode.id, "no more")
+    importer.import_domain(folder, "camera-9", None)
+    with store.reading() as tx:
+        gallery = read_gallery(tx, "camera-9")
+    assert {image.name[0] for image in gallery.images} == set("abc")
+    assert all(gallery.labels[image.id].label == image.name[0] for image in gallery.images)
+    assert Counter(label.purpose for label in gallery.labels.values()) == before
+    assert all(gallery.labels[image.id].purpose is Purpose.MEASURE for image in gallery.held_out)
+
+
+def test_doubt_is_greatest_where_models_disagree():
+    """Then where the last one is least sure."""
+    first, last = np.array([[5.0, 0], [5, 0], [5, 0]], np.float32), np.array([[5.0, 0], [0.1, 0], [0, 5]], np.float32)
+    assert np.argsort(-find_doubt(first, last)).tolist() == [2, 1, 0]
 
 
 def test_the_interval_shrinks_with_every_label():

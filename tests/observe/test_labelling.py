@@ -72,6 +72,10 @@ def test_a_hundred_labels_by_keyboard_alone(browser, dusk):
     matrix = json.loads(dusk.run("matrix", "--json"))
     column = matrix["domains"].index("dusk")
     assert [(row[column], n[column]) for row, n in zip(matrix["kind"], matrix["n"], strict=True)] == [("measured", LABELS)] * 2
+    ranges = [
+        (row[column], r[column], high[column]) for row, r, high in zip(matrix["low"], matrix["R"], matrix["high"], strict=True)
+    ]
+    assert all(low <= value <= high and low < high for low, value, high in ranges)
     told = json.loads(dusk.run("labels", "show", "dusk", "--json"))
     assert [item["version"] for item in told["versions"]] == [1, 2]
     assert all(0 <= item["low"] <= item["value"] <= item["high"] <= 1 for item in told["versions"])
