@@ -14,8 +14,8 @@ from adaptd.publishing.card import read_card
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 SCHEMA = json.loads((REPOSITORY / "docs" / "schemas" / "versions.json").read_text())
-WRECK = {"ADAPTD_TRAINING__LEARNING_RATE": "3"}
-"""Five hundred times the rate that goes with this network."""
+WRECK = {"ADAPTD_TRAINING__LEARNING_RATE": "3", "ADAPTD_TRAINING__MAX_LOST_CLASSES": "1"}
+"""Five hundred times the rate that goes with this network, and nobody stops it when it collapses."""
 
 INT8 = {"ADAPTD_EXPORT__QUANTIZE": "true", "ADAPTD_EXPORT__QUANTIZED_MAX_LOSS": "1"}
 
