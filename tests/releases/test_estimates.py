@@ -8,8 +8,13 @@ import pytest
 from adaptd.publishing.card import read_card
 from tests.releases.test_versions import REPOSITORY, WRECK, versions
 
-BLIND = {"ADAPTD_GATE__MAX_SOURCE_LOSS": "1", "ADAPTD_GATE__MAX_NEGATIVE_FLIPS": "1", "ADAPTD_GATE__MIN_CLASS_SHARE": "0"}
-"""A gate that lets every measured loss pass, so that estimates have the last word."""
+BLIND = {
+    "ADAPTD_TRAINING__MAX_LOST_CLASSES": "1",
+    "ADAPTD_GATE__MAX_SOURCE_LOSS": "1",
+    "ADAPTD_GATE__MAX_NEGATIVE_FLIPS": "1",
+    "ADAPTD_GATE__MIN_CLASS_SHARE": "0",
+}
+"""A collapse does not end the episode, and the gate lets every measured loss pass: estimates have the last word."""
 
 
 @pytest.fixture(scope="module")
