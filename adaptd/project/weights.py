@@ -8,6 +8,7 @@ from adaptd.learning.origins import (
     EFFICIENTNET_LITE0,
     INSTALL_EXTRA,
     ORIGINS,
+    PACKAGE,
     RANDOM,
     find_origin,
     kept_file,
@@ -51,10 +52,10 @@ def describe_start(project: Project) -> tuple[Literal["ok", "warn"], str, str]:
         return "ok", "from random weights" + ("; photographs need trained ones" if find_origin(model.backbone) else ""), ""
     if missing := needed_packages(model.backbone):
         return "warn", f"{model.backbone} needs {' and '.join(missing)}", INSTALL_EXTRA
-    kept = kept_file(model.backbone)
+    kept, whose = kept_file(model.backbone), "the package" if model.weights == PACKAGE else model.weights
     if model.backbone == EFFICIENTNET_LITE0 or (kept is not None and kept.is_file()):
-        return "ok", f"from {model.weights}'s weights for {model.backbone}, which are on this machine", ""
-    return "ok", f"from {model.weights}'s weights for {model.backbone}, which the source import fetches: it needs a network", ""
+        return "ok", f"from {whose}'s weights for {model.backbone}, which are on this machine", ""
+    return "ok", f"from {whose}'s weights for {model.backbone}, which the source import fetches: it needs a network", ""
 
 
 def describe_available() -> str:

@@ -116,6 +116,32 @@ class TestInit:
         assert adaptd("init", "a/../b", "--weights", "none", cwd=tmp_path).returncode == 0
         assert [path.name for path in tmp_path.iterdir()] == ["b"]
 
+    def test_a_backbone_brings_its_trained_weights(self, adaptd, tmp_path):
+        """The weights and the images that they were made for are in the settings, and doctor knows where they are."""
+        run = adaptd("init", tmp_path / "p", "--backbone", "efficientnet_lite0")
+        assert "starts from the package's weights for efficientnet_lite0, which are on this machine" in run.stdout
+        model = json.loads(adaptd("--project", tmp_path / "p", "config", "show", "--json").stdout)["settings"]["model"]
+        assert (model["weights"], model["image_size"], model["mean"]) == ("package", 224, [0.498] * 3)
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (["--weights", "absent.safetensors"], "there is no weights file"),
+            (["--weights", "timm"], "timm has no weights for resnet18: say --weights torchvision"),
+            (["--backbone", "lenet", "--weights", "torchvision"], "say --weights none"),
+            ([], "start from random weights (--weights none), or choose the backbone efficientnet_lite0"),
+        ],
+    )
+    def test_without_weights_nothing_is_made(self, adaptd, tmp_path, words, message):
+        """What cannot be had is said with its remedy; the last case is a machine without a network."""
+        offline = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
+        folders = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "TORCH_HOME": str(tmp_path / "torch")}
+        run = adaptd("init", tmp_path / "p", *words, env=offline | folders)
+        assert run.returncode in {1, 5}
+        assert message in run.stderr
+        assert run.stderr.count("\n") == 1
+        assert list(tmp_path.iterdir()) == []
+
     def test_a_file_in_the_way(self, adaptd, tmp_path):
         """No traceback where the folder cannot be made."""
         (tmp_path / "p").write_text("")
@@ -348,7 +374,17 @@ def test_doctor_finds_what_is_wrong(adaptd, project):
     healthy = adaptd("--project", project, "doctor", "--json")
     levels = {item["name"]: item["level"] for item in json.loads(healthy.stdout)["findings"]}
     assert "fail" not in levels.values(), healthy.stdout
-    assert {"training", "sqlite", "threads", "disk", "database", "models folder", "serving port"} <= set(levels)
+    assert {
+        "training",
+        "trained weights",
+        "first weights",
+        "sqlite",
+        "threads",
+        "disk",
+        "database",
+        "models folder",
+        "serving port",
+    } <= set(levels)
     (project / "inbox").rmdir()
     run = adaptd("--project", project, "doctor", env={"ADAPTD_SERVING__HOST": "x" * 300, "COLUMNS": "1000"})
     assert run.returncode == 1
