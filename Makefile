@@ -29,8 +29,10 @@ lint: install
 types: install
 	$(BIN)/mypy
 
+# Tests wait a lot, so there is one more job than cores; and start some thousand processes, which must not compile all modules anew.
+JOBS ?= $(shell expr $$(nproc) + 1)
 unit: install
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 kills: install  ## sixty random SIGKILLs of the daemon, and ten with each adversarial method; `make test` has fewer
 	ADAPTD_KILLS=60 $(BIN)/python -m pytest tests/process/test_kills.py tests/process/test_methods.py

@@ -13,6 +13,7 @@ AdaptdError
 ├── EpisodeError                an episode cannot start or go on
 │   ├── NothingToLearn          no source model, or too few images
 │   ├── DomainNotRecognised     the model's own labels for a domain cannot be trusted
+│   ├── PredictionsCollapsed    an episode unlearns classes on the domain that it adapts to
 │   ├── NonFiniteSteps          too many steps in a row with NaN or infinity
 │   ├── WeightsMismatch         a weights file does not fit the backbone
 │   └── WeightsUnavailable      weights cannot be read or downloaded
@@ -25,8 +26,10 @@ AdaptdError
 │   ├── StoreBusy
 │   ├── StoreConflict           a row that must be unique, or must exist, is not
 │   └── StoreUnreachable        cannot be opened or written: permission, disk, network
+├── DomainKnown                 a drop is no new domain, and nothing is to be learned from such ones
 ├── ProjectBusy                 another process works on the project
 ├── DomainUnknown               there is no domain of that name
+├── LabelsRefused               labels that people gave cannot be taken, none of them
 ├── NotConfirmed                nobody agreed to what cannot be undone
 ├── Interrupted        exit 128 + signal: 130 after Ctrl-C, 143 after SIGTERM
 ├── PublishError                a version cannot be exported, proven or published
@@ -125,6 +128,10 @@ class DomainNotRecognised(EpisodeError):
     """The model's own labels for a domain cannot be trusted."""
 
 
+class PredictionsCollapsed(EpisodeError):
+    """On the domain that it adapts to, a model hardly names some classes any more that it named before."""
+
+
 class NonFiniteSteps(EpisodeError):
     """Too many steps in a row produced NaN or infinity."""
 
@@ -173,12 +180,29 @@ class StoreUnreachable(StoreError):
     """The database cannot be opened or written."""
 
 
+class DomainKnown(AdaptdError):
+    """A drop is no new domain, and the settings say that nothing is learned from such drops."""
+
+
 class ProjectBusy(AdaptdError):
     """Another process is working on the project."""
 
 
 class DomainUnknown(AdaptdError):
     """There is no domain of that name."""
+
+
+class LabelsRefused(AdaptdError):
+    """Labels that people gave cannot be taken, none of them.
+
+    Args:
+        message: the fact and the remedy.
+        problems: a sentence for each, as many as a person reads.
+    """
+
+    def __init__(self, message: str, problems: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.problems = problems
 
 
 class NotConfirmed(AdaptdError):

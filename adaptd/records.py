@@ -97,12 +97,16 @@ class EventKind(StrEnum):
     DROP_REFUSED = "drop-refused"
     DROP_STUCK = "drop-stuck"
     DOMAIN_QUEUED = "domain-queued"
+    DROP_COMPARED = "drop-compared"
     IMPORT_FAILED = "import-failed"
     EPISODE_DONE = "episode-done"
     EPISODE_FAILED = "episode-failed"
     CHECKPOINT_REFUSED = "checkpoint-refused"
     WORKER_DIED = "worker-died"
     GIVEN_UP = "given-up"
+    LABELS_GIVEN = "labels-given"
+    LABELS_REMOVED = "labels-removed"
+    DOMAIN_MEASURED = "domain-measured"
     VERSION_REJECTED = "version-rejected"
     VERSION_PROMOTED = "version-promoted"
     VERSION_FORCED = "version-forced"
@@ -120,6 +124,17 @@ class AccuracyKind(StrEnum):
 
     MEASURED = "measured"
     ESTIMATED = "estimated"
+
+
+class Estimator(StrEnum):
+    """How an accuracy is estimated; docs/estimates.md tells what each is worth."""
+
+    ATC = "atc"
+    """Average thresholded confidence: the optimistic end."""
+    CHECK = "check"
+    """By check models, which have not learned from the model's pseudo-labels: the pessimistic end."""
+    RANGE = "range"
+    """Both together: the one that people are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +271,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a running episode is. `live` has the newest step's losses and multipliers, for people.
+    """How far a running episode is. `live` has the newest step's losses, multipliers and health, for people.
 
     The time left is told from `since` and `since_step`, where the worker that runs it began.
     """

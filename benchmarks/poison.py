@@ -70,16 +70,16 @@ def main() -> None:
         try:
             next(iter(Training(load_classifier(chosen.source), _data(recipe, images), plan)))
         except DomainNotRecognised as refusal:
-            said = str(refusal).partition("agree by ")[2].partition(" ")[0]
+            said = str(refusal).partition("recognition ")[2].partition(",")[0]
         model = load_classifier(chosen.source)
         for _ in Training(model, _data(recipe, images), trusting):
             pass
-        sys.stdout.write(f"| {name} | {said if said == 'no' else f'yes, κ = {said}'} | {row(model, recipe)} |\n")
+        sys.stdout.write(f"| {name} | {said if said == 'no' else f'yes, recognition {said}'} | {row(model, recipe)} |\n")
         sys.stdout.flush()
 
 
 def _data(recipe: Recipe, images: ImageSet) -> EpisodeData:
-    return EpisodeData(recipe.domains[0].train, (), images)
+    return EpisodeData(recipe.domains[0].train, (), images, recipe.domains[0].test)
 
 
 if __name__ == "__main__":

@@ -20,10 +20,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "serving": {"publishing", "library", "observe", "project"},
     "imports": {"intake", "library", "project", "store"},
     "releases": {"evaluation", "learning", "library", "project", "publishing", "store"},
+    "labels": {"evaluation", "library", "project", "releases", "store"},
     "episodes": {"evaluation", "learning", "library", "project", "publishing", "releases", "store"},
     "care": {"imports", "intake", "library", "project", "publishing", "releases", "store"},
-    "observe": {"evaluation", "library", "project", "releases", "store"},
-    "daemon": {"care", "episodes", "imports", "intake", "library", "observe", "project", "releases", "store"},
+    "observe": {"evaluation", "labels", "library", "project", "releases", "store"},
+    "daemon": {"care", "episodes", "imports", "intake", "labels", "library", "observe", "project", "releases", "store"},
     "bench": {"library", "learning", "evaluation", "project"},
 }
 """Room → rooms it may use; top-level modules are for anyone. No two rooms use each other, at any distance."""

@@ -39,6 +39,9 @@ NOTHING_DONE = {
 ShowStep = Callable[[str, int, int], None]
 """Told what is trained, the step, and of how many."""
 
+Teach = Callable[[BenchDomain, Classifier], ImageSet]
+"""Labelled images of a domain that join its episode, chosen by means of the model that it begins with."""
+
 
 def train_source(recipe: Recipe, settings: Settings, path: Path, show: ShowStep) -> None:
     """Train the source model of a seed, unless it is there: every method starts from the same."""
@@ -51,17 +54,38 @@ def train_source(recipe: Recipe, settings: Settings, path: Path, show: ShowStep)
     temporary.replace(path)
 
 
-def run_cell(recipe: Recipe, settings: Settings, method: str, source: Path, show: ShowStep) -> dict[str, Any]:
-    """Adapt to one domain after another, and measure every domain after each episode."""
+def run_cell(
+    recipe: Recipe,
+    settings: Settings,
+    method: str,
+    source: Path,
+    show: ShowStep,
+    keep: Path | None = None,
+    teach: Teach | None = None,
+) -> dict[str, Any]:
+    """Adapt to one domain after another, and measure every domain after each episode.
+
+    Args:
+        recipe: the domains.
+        settings: with the seed.
+        method: its name, or the oracle.
+        source: weights of the source model.
+        show: told how far it is.
+        keep: a folder for the weights after each episode, `0.safetensors` and so on.
+        teach: labelled images that join each episode.
+    """
     if method == ORACLE:
         return _run_oracle(recipe, settings, show)
     plan = Plan.for_adaptation(settings, method)
     model = load_classifier(source)
     rows = [_measure(model, recipe, settings)]
+    _keep(model, keep, 0)
     memories: list[ImageSet] = []
     episodes: list[dict[str, Any]] = []
-    for domain in recipe.domains[1:]:
-        data = EpisodeData(recipe.domains[0].train, tuple(memories), domain.train.unlabelled())
+    home, *targets = recipe.domains
+    for domain in targets:
+        taught = () if teach is None else (teach(domain, model),)
+        data = EpisodeData(home.train, (*memories, *taught), domain.train.unlabelled(), home.test)
         try:
             outcome = _train(Training(model, data, plan), domain.name, show)
         except DomainNotRecognised as refusal:
@@ -69,6 +93,7 @@ def run_cell(recipe: Recipe, settings: Settings, method: str, source: Path, show
         if outcome.memory is not None:
             memories.append(_remember(domain, outcome.memory))
         rows.append(_measure(model, recipe, settings))
+        _keep(model, keep, len(rows) - 1)
         episodes.append({"domain": domain.name, "memory_purity": _purity(domain, outcome.memory), **outcome.report})
     return _summary(recipe, method, settings, rows, episodes)
 
@@ -107,6 +132,11 @@ def _train(training: Training, title: str, show: ShowStep) -> Outcome:
 def _measure(model: Classifier, recipe: Recipe, settings: Settings) -> tuple[Entry | None, ...]:
     found = [measure(model, domain.test, settings.evaluation.batch_size) for domain in recipe.domains]
     return tuple(Entry(one.accuracy, AccuracyKind.MEASURED, one.n) for one in found)
+
+
+def _keep(model: Classifier, folder: Path | None, episode: int) -> None:
+    if folder is not None:
+        (folder / f"{episode}.safetensors").write_bytes(save_classifier(model))
 
 
 def _remember(domain: BenchDomain, memory: MemorySelection) -> ImageSet:

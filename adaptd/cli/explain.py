@@ -35,9 +35,13 @@ def explain(
 
 
 def _tell(story: dict[str, Any]) -> Iterator[str]:
+    from adaptd.labels.summary import tell_errors
+
     because = f": {story['reason']}" if story["reason"] else ""
     yield f"{story['domain']} came {story['came_at']}, is {story['state']}{because}"
     yield f"  {story['images']:,} images, {story['memory']:,} kept in memory"
+    if labels := story["labels"]:
+        yield f"  {labels['to_measure']:,} labels to measure on, {labels['to_teach']:,} to teach{tell_errors(labels)}"
     for pause in story["paused"]:
         what = "everything" if pause["scope"] == "*" else "this domain"
         yield f"  paused since {pause['at']} ({what}): {pause['reason']}"
@@ -72,17 +76,51 @@ def _episode(episode: dict[str, Any]) -> Iterator[str]:
     crashes = f", its worker died {episode['crashes']} times" if episode["crashes"] else ""
     because = f": {episode['reason']}" if episode["reason"] else ""
     yield f"{title} on delivery {episode['delivery']} with {episode['method']}: {episode['state']}{took}{tries}{crashes}{because}"
+    if episode["novelty"]:
+        yield from _novelty(episode["novelty"])
     for version in episode["versions"]:
         restores = f", brings back version {version['restores']}" if version["restores"] else ""
         gate = version["gate"]
         outcome = "" if gate is None else f", gate {'passed' if gate.get('passed') else 'failed'}"
         reasons = "" if gate is None else "".join(f"; {reason}" for reason in gate.get("reasons", ()))
         yield f"  version {version['version']}: {version['state']}{restores}{outcome}{reasons}"
+    if episode["trust"]:
+        yield f"  at the start: {describe_trust(episode['trust'])}"
+    if episode["health"]:
+        yield f"  health: {describe_health(episode['health'])}"
     for change in episode["effect"]:
         before, after = change["before"], change["after"]
         gain = "" if before is None or before["kind"] != after["kind"] else f" ({after['value'] - before['value']:+.1%})"
         yield f"  {change['domain']}: {_share(before)} → {_share(after)}{gain}"
 
 
+def describe_trust(trust: dict[str, Any]) -> str:
+    """A domain beside the source, in one line."""
+    shares = ", ".join(f"{name} {trust[name]:.0%}" for name in ("agreement", "balance", "spread", "confidence"))
+    most = f"{trust['largest']:.0%} taken for {trust['largest_class']}"
+    return f"recognition {trust['recognition']:.2f}; {shares} of the source's on {trust['images']:,} images; {most}"
+
+
+def describe_health(looks: list[dict[str, Any]]) -> str:
+    """The first look and the last, in one line."""
+    first, last = looks[0], looks[-1]
+    names = ("agreement", "balance", "nuclear_norm")
+    parts = [f"{name.replace('_', ' ')} {first[name]:.2f} → {last[name]:.2f}" for name in names]
+    return ", ".join([*parts, f"classes predicted {first['classes']} → {last['classes']}"])
+
+
+def _novelty(novelty: dict[str, Any]) -> Iterator[str]:
+    yield f"  {novelty['message']}"
+    for each in novelty["distances"]:
+        shift = f"class {each['shifted_class']} differs by {each['class_distance']:.2f} (p {each['outputs_p']:.1g})"
+        told = "told apart" if each["told_apart"] else "not told apart"
+        yield f"    {each['domain']}: AUC {each['auc']:.2f} (p {each['features_p']:.1g}), {shift}: {told}"
+
+
 def _share(entry: dict[str, Any] | None) -> str:
-    return "not known" if entry is None else f"{entry['value']:.1%} {entry['kind']}"
+    if entry is None:
+        return "not known"
+    from adaptd.evaluation.matrix import format_interval
+
+    where = " on images it learned from" if entry["kind"] == "estimated" and not entry["held_out"] else ""
+    return f"{entry['value']:.1%} {entry['kind']}{format_interval(entry['low'], entry['high'], '%')}{where}"

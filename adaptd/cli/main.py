@@ -17,6 +17,7 @@ from adaptd.cli import (
     explain,
     fsck,
     gc,
+    labels,
     learning,
     matrix,
     project,
@@ -58,6 +59,7 @@ app.command("fsck")(fsck.fsck)
 app.command("gc")(gc.gc)
 app.command("bench")(bench.bench)
 app.command("demo")(demo.demo)
+app.add_typer(labels.app, name="labels")
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(config.app, name="config")
 app.add_typer(database.app, name="db")

@@ -10,6 +10,7 @@ from adaptd.cli.project import open_project, open_store
 from adaptd.errors import NothingToLearn
 from adaptd.text import escape_hidden
 
+CAPTION = "~ estimated, without labels, with its range; ! on images that were learned from: it flatters"
 EMPTY = "R is empty: run `adaptd source import DIR` first"
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def render_matrix(found: "Matrix") -> "RenderableType":
 
     if not found.rows:
         return EMPTY
-    table = Table(title="R: accuracy after each episode, %", title_justify="left", caption="~ estimated, without labels")
+    table = Table(title="R: accuracy after each episode, %", title_justify="left", caption=CAPTION)
     table.add_column("episode", justify="right")
     for name in found.domains:
         table.add_column(escape(escape_hidden(name)), justify="right")
@@ -69,9 +70,12 @@ def render_matrix(found: "Matrix") -> "RenderableType":
 
 
 def _cell(entry: "Entry | None") -> str:
+    from adaptd.evaluation.matrix import format_interval
+
     if entry is None:
         return "·"
-    return f"{'~' if entry.kind == 'estimated' else ''}{entry.value * 100:.1f}"
+    mark = "~" if entry.kind == "estimated" else ""
+    return f"{mark}{entry.value * 100:.1f}{format_interval(entry.low, entry.high)}{'!' if entry.is_on_own_ground else ''}"
 
 
 def _totals(metrics: "Metrics") -> str:

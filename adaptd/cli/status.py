@@ -94,12 +94,14 @@ def _headline(document: dict[str, Any]) -> str:
         done = f"{episode['phase']} {episode['step']}/{episode['steps']} ({episode['progress']:.0%}{eta})"
         lines.append(f"episode  {episode['number']} on {escape(episode['domain'])}: {done}")
         lines += [f"         {live}"] if (live := _live(episode["live"])) else []
+        lines += [f"         {escape(episode['novelty'])}"] if episode["novelty"] else []
     return "\n".join(lines)
 
 
 def _live(live: dict[str, Any]) -> str:
-    """The newest step's losses and multipliers."""
+    """The newest step's losses and multipliers, and the newest look's health."""
     losses = [f"{name} loss {value:.3f}" for name, value in live.get("losses", {}).items()]
+    losses += [f"{name} {value:.2f}" for name, value in live.get("health", {}).items()]
     return ", ".join([*losses, *(f"λ {name} {value:.3f}" for name, value in live.get("multipliers", {}).items())])
 
 
@@ -129,9 +131,12 @@ def _matrix(document: dict[str, Any]) -> "RenderableType | None":
     matrix, metrics = document["matrix"], document["metrics"]
     if not matrix["R"]:
         return None
-    row = list(zip(matrix["domains"], matrix["R"][-1], matrix["kind"][-1], strict=True))
+    columns = ("R", "kind", "low", "high", "held_out")
+    row = list(zip(matrix["domains"], *(matrix[name][-1] for name in columns), strict=True))
     shown = [
-        f"{escape(name)} {value:.1%} {kind}" for name, value, kind in row[:1] + row[1:][-DOMAINS_SHOWN:] if value is not None
+        f"{escape(name)} {_accuracy(value, *more)}"
+        for name, value, *more in row[:1] + row[1:][-DOMAINS_SHOWN:]
+        if value is not None
     ]
     totals = [
         f"{name.upper()} {metrics[name]:+.1%}" if name == "bwt" else f"{name.upper()} {metrics[name]:.1%}"
@@ -139,3 +144,11 @@ def _matrix(document: dict[str, Any]) -> "RenderableType | None":
         if metrics[name] is not None
     ]
     return f"R[{matrix['episodes'][-1]}]     {', '.join(shown)}\n         {', '.join(totals)}"
+
+
+def _accuracy(value: float, kind: str, low: float | None, high: float | None, held_out: bool) -> str:
+    """`estimated 71.0% (58–83%)`."""
+    from adaptd.evaluation.matrix import format_interval
+
+    where = " on images it learned from" if kind == "estimated" and not held_out else ""
+    return f"{kind} {value:.1%}{format_interval(low, high, '%')}{where}"

@@ -13,6 +13,7 @@ class JobKind(StrEnum):
     IMPORT = "import"
     EPISODE = "episode"
     PUBLISH = "publish"
+    MEASURE = "measure"
 
 
 class JobOutcome(StrEnum):
@@ -32,7 +33,7 @@ class JobOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Work for one process: a domain to import or an episode to train, by id; a version to export again, by number.
+    """Work for one process: a domain to import or to measure, or an episode to train, by id; a version to export, by number.
 
     `number` is what people know it by: the number that the episode will have, or the version.
     """

@@ -29,7 +29,7 @@ def read_next_jobs(tx: Transaction, moving: frozenset[int] = frozenset()) -> Nex
 
 def is_cancelled(tx: Transaction, job: Job) -> bool:
     """Whether a person gave up what a worker is doing."""
-    if job.kind is JobKind.PUBLISH:
+    if job.kind in {JobKind.PUBLISH, JobKind.MEASURE}:
         return False
     if job.kind is JobKind.IMPORT:
         return tx.domains.get(job.key).state is DomainState.SKIPPED

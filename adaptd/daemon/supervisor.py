@@ -14,6 +14,7 @@ from adaptd.care.restore import finish_interrupted
 from adaptd.daemon.arrivals import Arrivals
 from adaptd.daemon.children import Child, Children
 from adaptd.daemon.jobs import Job, JobEnd, JobKind, JobOutcome
+from adaptd.daemon.labels import LabelWatch
 from adaptd.daemon.latecomers import Latecomers
 from adaptd.daemon.notify import notify
 from adaptd.daemon.patience import Patience
@@ -49,9 +50,9 @@ class Supervisor:
         self._layout = Layout(project.state)
         self._arrivals, self._watcher = Arrivals(project, store), Watcher(project.inbox)
         self._children = Children(self._watcher.wake)
-        self._latecomers = Latecomers(project, store)
+        self._latecomers, self._labels = Latecomers(project, store), LabelWatch()
         self._ended: list[tuple[Job, JobEnd]] = []  # not yet in the store
-        self._next = NextJobs()
+        self._next, self._unmeasured = NextJobs(), list[Job]()
         self._intake, self._queue, self._workers = Patience("the intake"), Patience("the queue"), Patience("a worker")
         self._started = datetime.now().astimezone()
         self._is_recovered = self._has_room = self._is_idle = False
@@ -110,6 +111,9 @@ class Supervisor:
         for job, end in ended:
             if job.kind is JobKind.IMPORT:
                 self._quarantine_at = 0.0
+            if job.kind is JobKind.MEASURE:
+                self._labels.note_end(end)
+                continue
             if end.outcome is JobOutcome.TROUBLE or (job.kind is JobKind.PUBLISH and end.outcome is JobOutcome.CRASHED):
                 self._workers.postpone(end.reason)
             else:
@@ -132,7 +136,7 @@ class Supervisor:
         self._move_to_quarantine()
         self._latecomers.look()
         with self._store.reading() as tx:
-            self._next = read_next_jobs(tx, self._arrivals.moving)
+            self._next, self._unmeasured = read_next_jobs(tx, self._arrivals.moving), self._labels.look(tx)
             cancelled = [child for child in self._children.list_running() if is_cancelled(tx, child.job)]
         may_train = is_open(self._project.settings.intake.window, datetime.now().astimezone())
         self._stop_unwanted(cancelled, may_train=may_train)
@@ -158,11 +162,11 @@ class Supervisor:
             if child in cancelled:
                 self._note_ends(self._children.cancel(child, STOP_SECONDS))
                 self._record_ends()
-            elif self._next.is_paused(child.job) or not (may_train or child.job.kind is JobKind.IMPORT):
+            elif self._next.is_paused(child.job) or (child.job.kind is JobKind.EPISODE and not may_train):
                 child.request_stop()
 
     def _start_wanted(self, *, may_train: bool) -> None:
-        wanted = [*self._list_unpublished(), *self._next.jobs]
+        wanted = [*self._list_unpublished(), *self._next.jobs, *self._unmeasured]
         wanted = [job for job in wanted if may_train or job.kind is not JobKind.EPISODE]
         for job in wanted:
             if not self._children.is_running(job.kind) and self._has_room and not self._workers.trouble:

@@ -1,4 +1,4 @@
-"""The worker process: imports a domain's waiting drops or trains one episode, then says how that ended and is gone.
+"""The worker process: imports a domain's waiting drops, trains one episode, or measures, then says how that ended and is gone.
 
 Started by the supervisor as `python -m adaptd.daemon.worker PROJECT KIND ID PARENT` with the settings on standard input; dies
 with it.
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from adaptd.daemon.jobs import JobEnd, JobKind, JobOutcome
-from adaptd.errors import AdaptdError, ConfigError, EpisodeError, IntakeError, Interrupted, StoreConflict
+from adaptd.errors import AdaptdError, ConfigError, DomainKnown, EpisodeError, IntakeError, Interrupted, StoreConflict
 from adaptd.observe.logs import set_up_logs
 from adaptd.project.layers import Project
 from adaptd.project.settings import Settings
@@ -88,6 +88,8 @@ def _train(project: Project, store: Store, episode_id: int, stop: Stop) -> JobEn
     stop.check()
     try:
         finished = EpisodeRunner(project, store, episode, stop=stop).run()
+    except DomainKnown as problem:
+        return JobEnd(JobOutcome.DONE, str(problem))
     except (EpisodeError, ConfigError, IntakeError) as problem:
         return JobEnd(JobOutcome.FAILED, str(problem))
     return JobEnd(JobOutcome.DONE, f"episode {finished.number} gave version {finished.version.version}")
@@ -103,7 +105,19 @@ def _publish(project: Project, store: Store, number: int, stop: Stop) -> JobEnd:
     return JobEnd(JobOutcome.DONE, f"version {number} was exported again")
 
 
-WORK = {JobKind.IMPORT: _import, JobKind.EPISODE: _train, JobKind.PUBLISH: _publish}
+def _measure(project: Project, store: Store, domain_id: int, stop: Stop) -> JobEnd:
+    from adaptd.labels.measuring import measure_domain
+
+    try:
+        measured = measure_domain(project, store, domain_id, lambda _done, _total: stop.check())
+    except IntakeError as problem:
+        return JobEnd(JobOutcome.FAILED, str(problem))
+    if measured.troubles:
+        return JobEnd(JobOutcome.FAILED, "; ".join(measured.troubles))
+    return JobEnd(JobOutcome.DONE, f"{measured.versions} versions were measured")
+
+
+WORK = {JobKind.IMPORT: _import, JobKind.EPISODE: _train, JobKind.PUBLISH: _publish, JobKind.MEASURE: _measure}
 
 
 if __name__ == "__main__":

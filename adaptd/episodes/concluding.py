@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from adaptd.episodes.insights import write_insight
+from adaptd.episodes.leases import PATIENCE_SECONDS
 from adaptd.episodes.materials import Materials
 from adaptd.episodes.memory import write_memory
+from adaptd.episodes.novelty import find_known
 from adaptd.errors import Interrupted
+from adaptd.evaluation.checks import Checks
 from adaptd.evaluation.predictions import Predictions, predict_domains
-from adaptd.evaluation.rows import make_row
+from adaptd.evaluation.rows import RowMaker
 from adaptd.learning.backbones import Classifier
 from adaptd.learning.reports import Outcome
 from adaptd.library.memories import MEMORY_IMAGES
@@ -17,16 +20,14 @@ from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
 from adaptd.project.lock import publishing_alone
 from adaptd.publishing.card import GateOutcome
-from adaptd.records import Accuracy, DomainState, EventKind, Lease, MemoryItem, Version, VersionState
+from adaptd.records import Accuracy, AccuracyKind, DomainState, EventKind, Lease, MemoryItem, Version, VersionState
 from adaptd.releases.facts import Candidate
+from adaptd.releases.given import read_given
 from adaptd.releases.models import VersionModels
-from adaptd.releases.publication import Publisher, Staged
+from adaptd.releases.publication import Judged, Publisher, Staged
 from adaptd.releases.repositories import publish
 from adaptd.releases.weights import write_weights
 from adaptd.store import NewVersion, Store, Transaction
-
-PATIENCE_SECONDS = 300.0
-"""How long a write that the episode cannot do without waits for a locked database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,9 @@ class Conclusion:
         self._layout = Layout(project.state)
         self._models = VersionModels(self._layout, self._images, self._settings.evaluation.batch_size)
         self._publisher = Publisher(project, store, self._images, self._models)
+        evaluation = self._settings.evaluation
+        self._checks = Checks(self._images, len(self._settings.model.classes), evaluation.batch_size)
+        self._rows = RowMaker(self._images, self._checks, evaluation)
 
     def run(self, model: Classifier, outcome: Outcome) -> Finished:
         """Evaluate, judge, export, prove, commit, publish."""
@@ -112,7 +116,7 @@ class Conclusion:
         entries: list[Accuracy] = []
         own = (self._materials.domain,)
         for version in self._materials.earlier_versions:
-            entries += make_row(self._models.predict(version, own), own, version.version, self._settings.evaluation)
+            entries += self._rows.make(self._models.predict(version, own), own, version.version)
         return tuple(entries)
 
     def _judge(self, evaluated: Evaluated) -> tuple[Candidate, GateOutcome]:
@@ -121,7 +125,9 @@ class Conclusion:
         with self._store.reading() as tx:
             number, episode_number = tx.versions.next_number(), tx.episodes.next_number()
             promoted = tx.versions.find_latest(VersionState.PROMOTED)
-        gate = self._publisher.judge(promoted, evaluated.predictions, evaluated.model.settings.classes)
+        gate = self._publisher.judge(
+            promoted, evaluated.predictions, Judged(number, evaluated.model.settings.classes, self._checks)
+        )
         if promoted is not None and parent is not None and promoted.weights_sha256 != parent.weights_sha256:
             why = f"It follows version {parent.version}, and version {promoted.version} was promoted while it was trained."
             gate = GateOutcome(passed=False, reasons=(why, *gate.reasons), figures=gate.figures)
@@ -133,7 +139,7 @@ class Conclusion:
             episode_number=episode_number,
             config_hash=self._episode.config_hash,
             parent=promoted or parent,
-            row=make_row(evaluated.predictions, self._images.domains, number, self._settings.evaluation),
+            row=self._rows.make(evaluated.predictions, self._images.domains, number),
         )
         return candidate, gate
 
@@ -146,7 +152,7 @@ class Conclusion:
         report = outcome.report | {MEMORY_IMAGES: len(memory or ())}
         with self._store.writing(PATIENCE_SECONDS) as tx:
             self._commit_version(tx, candidate, staged, earlier)
-            self._commit_domain(tx, candidate, staged, memory)
+            self._commit_domain(tx, candidate, staged, memory, find_known(report))
             number = tx.episodes.commit(self._episode.id, self._lease, report)
             tx.checkpoints.forget_all()
             self._tell(tx, number, candidate, staged)
@@ -157,16 +163,22 @@ class Conclusion:
         parent, classes = candidate.parent.version if candidate.parent else None, self._settings.model.classes
         tx.versions.add(NewVersion(parent, self._episode.id, classes, weights, candidate.weights_sha256))
         self._publisher.record(tx, candidate.number, staged)
+        given = read_given(tx, self._images.domains)
         for accuracy in (*earlier, *candidate.row):
-            tx.accuracies.record(accuracy)
+            # Labels that changed since the episode began are measured on anew by whoever changed them.
+            is_outdated = given.get(accuracy.domain_id) != self._images.given.get(accuracy.domain_id)
+            if accuracy.kind is AccuracyKind.ESTIMATED or not is_outdated:
+                tx.accuracies.record(accuracy)
 
-    def _commit_domain(self, tx: Transaction, candidate: Candidate, staged: Staged, memory: list[MemoryItem] | None) -> None:
+    def _commit_domain(
+        self, tx: Transaction, candidate: Candidate, staged: Staged, memory: list[MemoryItem] | None, known: str | None
+    ) -> None:
         domain_id = self._episode.domain_id
         if memory is not None:
             tx.memories.replace(domain_id, memory)
         tx.domains.place(domain_id)
         rejected = None if staged.sha256 else f"version {candidate.number} was rejected: {staged.gate.reasons[0]}"
-        tx.domains.set_state(domain_id, DomainState.DONE, rejected)
+        tx.domains.set_state(domain_id, DomainState.DONE, rejected or known)
 
     def _tell(self, tx: Transaction, number: int, candidate: Candidate, staged: Staged) -> None:
         passed = staged.sha256 is not None

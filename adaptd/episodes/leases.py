@@ -24,6 +24,8 @@ LEASE_SECONDS = 60.0
 """A lease that was not renewed for this long is over."""
 RENEW_SECONDS = 20.0
 """A lease is renewed this often: one that fails, for a locked database, leaves time for another."""
+PATIENCE_SECONDS = 300.0
+"""How long a write that the episode cannot do without waits for a locked database."""
 WATCH_SECONDS = 0.5
 """While another owner may still be there, its lease is looked at this often."""
 

@@ -1,13 +1,14 @@
 """What an episode learns from, gathered from the store. The images that its model is judged on are `releases.images`'."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from adaptd.learning.batches import EpisodeData
 from adaptd.library.cache import Cache
 from adaptd.project.layout import Layout
-from adaptd.records import Domain, Episode, Split, Version
+from adaptd.records import Domain, Episode, Label, Purpose, Split, Version
+from adaptd.releases.given import Given, index_labels
 from adaptd.releases.images import ImageSets, read_image_sets
 from adaptd.store import Transaction
 
@@ -24,6 +25,7 @@ class Materials:
         parent: the version that it begins with; None for the first episode.
         earlier_versions: the source model and the one to begin with, where the episode's domain is new to R.
         confidences: of the images in the own domain's memory so far, by image id.
+        taught: labels that people gave to teach, of the own domain's images.
     """
 
     episode: Episode
@@ -33,6 +35,7 @@ class Materials:
     parent: Version | None
     earlier_versions: tuple[Version, ...]
     confidences: Mapping[int, float]
+    taught: Given = field(default_factory=dict)
 
     @property
     def target(self) -> Cache:
@@ -45,17 +48,27 @@ class Materials:
         if self.domain.id == self.images.source.id:
             return EpisodeData(source)
         memories = tuple(self.images.open(folder).images for folder in self.images.memories.values())
-        return EpisodeData(source, memories, self.target.images)
+        taught = self.images.open_labelled(self.domain, self.taught)
+        known = memories if taught is None else (*memories, taught)
+        return EpisodeData(source, known, self.target.images, self.images.open_test(self.images.source))
 
 
-def read_materials(tx: Transaction, layout: Layout, episode: Episode) -> Materials:
-    """Look up what an episode needs."""
+def read_materials(tx: Transaction, layout: Layout, episode: Episode, *, teach: bool = False) -> Materials:
+    """Look up what an episode needs; with the labels that people gave to teach, if it may `teach`."""
     domain, base = tx.domains.get(episode.domain_id), tx.versions.find_base()
     images = read_image_sets(tx, layout, episode)
     earlier = {v.version: v for v in (tx.versions.get(1), base)} if base is not None and domain.position is None else {}
     confidences = {item.image_id: item.confidence for item in tx.memories.list_for(domain.id)}
     delivery = layout.cache(domain.id, episode.delivery, Split.TRAIN)
-    return Materials(episode, domain, images, delivery, _find_parent(tx, episode), tuple(earlier.values()), confidences)
+    parent = _find_parent(tx, episode)
+    taught = index_labels(_list_taught(tx, episode), base.classes) if teach and base is not None else {}
+    return Materials(episode, domain, images, delivery, parent, tuple(earlier.values()), confidences, taught)
+
+
+def _list_taught(tx: Transaction, episode: Episode) -> list[Label]:
+    """One that has begun goes on with the labels it began with."""
+    given = tx.labels.list_for(episode.domain_id, Purpose.TEACH)
+    return [label for label in given if episode.started_at is None or label.labelled_at <= episode.started_at]
 
 
 def _find_parent(tx: Transaction, episode: Episode) -> Version | None:

@@ -7,10 +7,12 @@ import logging
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
-from adaptd.episodes.concluding import PATIENCE_SECONDS, Conclusion, Finished
-from adaptd.episodes.leases import LEASE_SECONDS, holding_lease
+from adaptd.episodes.concluding import Conclusion, Finished
+from adaptd.episodes.leases import LEASE_SECONDS, PATIENCE_SECONDS, holding_lease
 from adaptd.episodes.materials import Materials, read_materials
+from adaptd.episodes.novelty import Assessment
 from adaptd.episodes.settings import resolve_project
 from adaptd.episodes.sweep import sweep_episodes
 from adaptd.errors import (
@@ -62,6 +64,7 @@ class EpisodeRunner:
         self._show = show
         self._stop = stop or Stop()
         self._progressed = self._checkpointed = time.monotonic()
+        self._training: Training | None = None
 
     def run(self) -> Finished:
         """Take the lease, train, evaluate, commit.
@@ -72,6 +75,7 @@ class EpisodeRunner:
         Raises:
             Interrupted: it was asked to stop.
             StoreConflict: another process works on the episode.
+            DomainKnown: its drop is no new domain, and is to be skipped.
         """
         with holding_lease(self._project, self._store, self._episode.id, self._stop.check) as lease:
             try:
@@ -82,27 +86,30 @@ class EpisodeRunner:
 
     def _fail(self, lease: Lease, problem: AdaptdError) -> None:
         with self._store.writing(PATIENCE_SECONDS) as tx:
-            tx.episodes.fail(self._episode.id, lease, str(problem))
+            report = {} if self._training is None else self._training.watch.describe()
+            tx.episodes.fail(self._episode.id, lease, str(problem), report)
             tx.checkpoints.forget_all(self._episode.id)
             tx.domains.set_state(self._episode.domain_id, DomainState.FAILED, str(problem))
-            self._event(tx.events.add, EventKind.EPISODE_FAILED, str(problem))
+            self._event(tx.events.add, EventKind.EPISODE_FAILED, str(problem), **report)
         sweep_episodes(self._store, self._layout)
 
     def _run(self, lease: Lease) -> Finished:
         with self._store.writing(PATIENCE_SECONDS) as tx:
             tx.domains.set_state(self._episode.domain_id, DomainState.TRAINING)
-            materials = read_materials(tx, self._layout, self._episode)
+            materials = read_materials(tx, self._layout, self._episode, teach=self._settings.labels.train)
             tx.episodes.set_base(self._episode.id, lease, materials.parent.version if materials.parent else None)
         model = self._start_model(materials.parent)
         is_source = self._episode.method == SUPERVISED
         plan = Plan.for_source(self._settings) if is_source else Plan.for_adaptation(self._settings, self._episode.method)
-        training = Training(model, materials.open_data(), plan)
+        training = self._training = Training(model, materials.open_data(), plan)
+        known = Assessment(self._project, self._store, materials, lease, self._stop.check).run(model)
         self._resume(training, materials.domain.name)
         self._stop.check()
         self._progress(lease, Progress("preparing", training.step, training.steps))
         self._train(training, lease, lambda: self._source_accuracy(model, materials))
         conclusion = Conclusion(self._project, self._store, materials, lease, lambda phase: self._enter(lease, phase))
-        finished = conclusion.run(model, training.finish())
+        outcome = training.finish()
+        finished = conclusion.run(model, replace(outcome, report=outcome.report | known))
         sweep_episodes(self._store, self._layout)
         return finished
 
@@ -151,6 +158,7 @@ class EpisodeRunner:
             now, is_last = time.monotonic(), report.step == report.steps
             if now - self._progressed >= PROGRESS_SECONDS or is_last:
                 live = {"losses": report.losses, "multipliers": report.multipliers, "learning_rate": report.learning_rate}
+                live["health"] = report.health
                 self._progress(lease, Progress("training", report.step, report.steps, live))
             # The last one always: what follows may take long and be stopped too.
             if now - self._checkpointed >= every or is_last or self._stop.requested:

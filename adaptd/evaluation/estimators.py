@@ -1,10 +1,10 @@
-"""Accuracy without labels. An estimate is always shown as one: it assumes that confidence means the same in both domains."""
+"""Accuracy without labels, from a model's own confidence. It assumes that confidence means the same in both domains.
+
+After self-training it does not: a model is sure of what it has taught itself. What others say of it is in `agreement`.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
-
-ATC = "atc"
-"""Average thresholded confidence (Garg et al., 2022)."""
 
 
 def confidence(logits: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -17,8 +17,9 @@ def confidence(logits: NDArray[np.float32]) -> NDArray[np.float64]:
 def estimate_accuracy(
     source_logits: NDArray[np.float32], source_labels: NDArray[np.int64], target_logits: NDArray[np.float32]
 ) -> float:
-    """ATC: the share of target images above the confidence that splits the source test set at its accuracy.
+    """The share of target images above the confidence that splits the source test set at its accuracy.
 
+    Average thresholded confidence, ATC (Garg et al., 2022).
     The threshold c satisfies |{source: confidence > c}| = number of right answers on the source.
     """
     right = int((source_logits.argmax(axis=1) == source_labels).sum())

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from adaptd.evaluation.shift import View
 from adaptd.library.imageset import ImageSet
 
 
@@ -67,6 +68,29 @@ class _Encoder(nn.Module):
 def encode(model: Encoding, images: ImageSet, batch_size: int) -> NDArray[np.float32]:
     """Features, float32 [n, d], row for row of `images`."""
     return predict(_Encoder(model), images, batch_size)
+
+
+class Viewed(Encoding, Protocol):
+    """A model whose classes come from its features."""
+
+    def classify(self, features: Tensor) -> Tensor:
+        """Logits, [n, classes]."""
+
+
+class _Viewer(nn.Module):
+    def __init__(self, model: Viewed) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = self.model.encode(images)
+        return torch.cat([self.model.classify(features), features], dim=1)
+
+
+def view(model: Viewed, images: ImageSet, classes: int, batch_size: int) -> View:
+    """Features and the logits of so many classes, row for row of `images`, from one pass."""
+    both = predict(_Viewer(model), images, batch_size)
+    return View(features=both[:, classes:], logits=both[:, :classes])
 
 
 def measure(model: nn.Module, images: ImageSet, batch_size: int) -> Measurement:

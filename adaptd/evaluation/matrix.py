@@ -13,18 +13,37 @@ from adaptd.records import AccuracyKind
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One known accuracy: from `n` labelled images, or estimated on `n` unlabelled ones."""
+    """One known accuracy: from `n` labelled images, or estimated on `n` unlabelled ones.
+
+    `low` and `high` are its interval, `held_out` says of an estimate that no episode learned from its images.
+    """
 
     value: float
     kind: AccuracyKind
     n: int | None = None
+    low: float | None = None
+    high: float | None = None
+    held_out: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.value <= 1:  # also refuses NaN
             raise ValueError(f"an accuracy is between 0 and 1, not {self.value}")
 
+    @property
+    def is_on_own_ground(self) -> bool:
+        """Whether it was estimated on images that were learned from, where a model flatters itself."""
+        return self.kind is AccuracyKind.ESTIMATED and not self.held_out
+
 
 Row = tuple[Entry | None, ...]
+
+EXTENT = ("n", "low", "high", "held_out")
+"""What is told of an entry beside its value and its kind."""
+
+
+def format_interval(low: float | None, high: float | None, sign: str = "") -> str:
+    """` (58–83)`, in percent; empty where there is none."""
+    return "" if low is None or high is None else f" ({100 * low:.0f}–{100 * high:.0f}{sign})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +91,16 @@ class Matrix:
             "episodes": list(self.episodes),
             "R": [[entry and entry.value for entry in row] for row in self.rows],
             "kind": [[entry and entry.kind.value for entry in row] for row in self.rows],
-            "n": [[entry and entry.n for entry in row] for row in self.rows],
+            **{name: [[entry and getattr(entry, name) for entry in row] for row in self.rows] for name in EXTENT},
         }
 
     def to_csv(self) -> str:
-        """One line for each known entry: episode, domain, accuracy, kind, n. Fit for a spreadsheet or pandas."""
+        """One line for each known entry: episode, domain, accuracy, kind and its extent. Fit for a spreadsheet or pandas."""
         text = StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["episode", "domain", "accuracy", "kind", "n"])
+        writer.writerow(["episode", "domain", "accuracy", "kind", *EXTENT])
         for episode, row in zip(self.episodes, self.rows, strict=True):
             for domain, entry in zip(self.domains, row, strict=True):
                 if entry is not None:
-                    writer.writerow([episode, domain, entry.value, entry.kind.value, entry.n])
+                    writer.writerow([episode, domain, entry.value, entry.kind.value, *(getattr(entry, name) for name in EXTENT)])
         return text.getvalue()

@@ -25,11 +25,17 @@ class DomainImages(Protocol):
     def domains(self) -> tuple[Domain, ...]:
         """All of them, the source first."""
 
+    def has_test(self, domain: Domain) -> bool:
+        """Whether it brought a labelled test set itself."""
+
     def open_test(self, domain: Domain) -> ImageSet | None:
-        """Its labelled test set; None where it has none."""
+        """Its labelled test set, or the images that people labelled later; None where it has neither."""
 
     def open_unlabelled(self, domain: Domain) -> ImageSet:
-        """Its own images."""
+        """The images that estimates are made on."""
+
+    def has_held_out(self, domain: Domain) -> bool:
+        """Whether those are images that no episode learns from."""
 
     def open_memory(self, domain: Domain) -> ImageSet | None:
         """Its memory, with pseudo-labels; None where it has none."""
@@ -60,9 +66,9 @@ class Predictions:
 
     Args:
         source: the source's test set.
-        tests: labelled test sets.
-        unlabelled: of each domain without a test set, its own images.
-        memories: of each domain without a test set, its memory if it has one.
+        tests: labelled test sets, and images that people labelled later.
+        unlabelled: of each domain without a test set of its own, its own images.
+        memories: of each domain without a test set of its own, its memory if it has one.
     """
 
     source: Prediction
@@ -71,7 +77,7 @@ class Predictions:
     memories: dict[int, Prediction]
 
     def estimate(self, domain_id: int) -> float:
-        """The accuracy on a domain without a test set."""
+        """What ATC says of a domain without a test set."""
         assert self.source.labels is not None
         return estimate_accuracy(self.source.logits, self.source.labels, self.unlabelled[domain_id].logits)
 
@@ -91,6 +97,7 @@ def predict_domains(
         test = images.open_test(domain)
         if test is not None:
             tests[domain.id] = run(test)
+        if images.has_test(domain):
             continue
         unlabelled[domain.id] = run(images.open_unlabelled(domain))
         memory = images.open_memory(domain)

@@ -7,7 +7,7 @@ from shlex import quote
 from adaptd.errors import StoreConflict
 from adaptd.imports.delivery import Delivery
 from adaptd.project.settings import Settings
-from adaptd.records import SOURCE, SUPERVISED, Domain, DomainState, Episode, EventKind, NewQuarantined
+from adaptd.records import SOURCE, SUPERVISED, Domain, DomainState, Episode, EventKind, Label, NewQuarantined, Purpose
 from adaptd.store import NewEpisode, Store, Transaction
 from adaptd.text import printable
 
@@ -41,8 +41,10 @@ def commit(store: Store, delivery: Delivery, domain: Domain, ids: dict[str, int]
     with store.writing() as tx:
         _require_wanted(tx, delivery)
         # What is there of this delivery no model has learned from: its episode failed.
+        labels = tx.labels.list_by_content(domain.id, delivery.number)
         tx.images.remove_delivery(domain.id, delivery.number)
-        tx.images.add_many(domain.id, delivery.to_store(ids))
+        keys = tx.images.add_many(domain.id, delivery.to_store(ids))
+        _give_labels_again(tx, domain, {keys[digest]: label for digest, label in labels.items() if digest in keys})
         _quarantine(tx, domain, delivery)
         _take_in_drops(tx, delivery, delivery.number)
         if delivery.incoming.drops and settings.intake.trigger == "manual":
@@ -54,6 +56,12 @@ def commit(store: Store, delivery: Delivery, domain: Domain, ids: dict[str, int]
         tx.events.add(EventKind.DOMAIN_QUEUED, message, domain_id=domain.id, episode_id=episode.id, duplicates=duplicates)
     train, test, held_out = (len(images) for _, images in delivery.parts)
     return Imported(episode, train, test, held_out, delivery.unusable, delivery.duplicates)
+
+
+def _give_labels_again(tx: Transaction, domain: Domain, labels: dict[int, Label]) -> None:
+    """What people labelled of a delivery that is imported once more keeps its labels."""
+    for purpose in Purpose:
+        tx.labels.give(domain.id, {key: label.label for key, label in labels.items() if label.purpose is purpose}, purpose)
 
 
 def wait_for_more(store: Store, delivery: Delivery, shortage: str) -> None:

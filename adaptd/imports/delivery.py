@@ -11,7 +11,7 @@ from adaptd.imports.claimed import fingerprint_taken
 from adaptd.imports.incoming import Incoming, Refused
 from adaptd.imports.splitting import hold_out, label_of, split_by_folder, split_source, tell_counts
 from adaptd.library.draft import Decoded, Draft
-from adaptd.project.settings import Settings
+from adaptd.project.settings import ENOUGH_TO_TELL, Settings
 from adaptd.records import SOURCE, NewImage, Quarantined, Reason, Split
 
 
@@ -113,6 +113,8 @@ def build_delivery(incoming: Incoming, draft: Draft, known: Known, classes: tupl
     refused = (*((Reason(item.reason), item.detail, item.file) for item in draft.rejected), *incoming.refused)
     before = len(every_train) + len(every_test) - len(train) - len(test)
     shortage = _find_shortage(incoming, draft, train, test, before, settings.intake.minimum_images)
+    if shortage is None and known.number == 1 and incoming.drops and settings.intake.known_drops != "adapt":
+        shortage = _find_doubt(incoming, draft, train, test)
     share = 0.0 if incoming.name == SOURCE or incoming.listing.test else settings.evaluation.held_out
     learned, held_out = hold_out(train, share, settings.training.seed)
     return Delivery(
@@ -144,6 +146,16 @@ def _find_shortage(
     return (
         f"{incoming.where} has too few images to learn from, intake.minimum_images is {least}: "
         f"{tell_counts(draft, train, test)}{before}"
+    )
+
+
+def _find_doubt(incoming: Incoming, draft: Draft, train: Sequence[Decoded], test: Sequence[Decoded]) -> str | None:
+    """Why the images of a domain that may not be new are too few to find out."""
+    if len(train) >= ENOUGH_TO_TELL:
+        return None
+    return (
+        f"{incoming.where} has too few images to tell whether it is new, intake.known_drops needs {ENOUGH_TO_TELL}: "
+        f"{tell_counts(draft, train, test)}"
     )
 
 

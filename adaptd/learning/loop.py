@@ -24,6 +24,7 @@ from adaptd.learning.plan import Plan, falling
 from adaptd.learning.reports import Outcome, StepReport, Tally
 from adaptd.learning.stepper import NotFinite
 from adaptd.learning.survey import Surveys, survey_all, training_mode
+from adaptd.learning.watch import Watch
 
 
 class Training:
@@ -39,7 +40,9 @@ class Training:
         augmentation = Augmentation(plan.augmentation) if plan.augmentation else None
         self.batches = Batches(self.method.pools, plan.epochs, plan.seed, augmentation, plan.device)
         self._tally = Tally()
+        self.watch = Watch(self.model, data, plan)
         self._begun = False
+        torch.set_num_threads(plan.threads)
 
     @property
     def steps(self) -> int:
@@ -64,6 +67,9 @@ class Training:
         start = time.perf_counter()
         torch.set_num_threads(self.plan.threads)
         surveys = survey_all(self.model, self.data)
+        self.watch.begin(surveys.target)
+        if self.watch.trust is not None:
+            self.method.check(self.watch.trust)
         self.method.begin(surveys)
         self._tally.before = _cross_entropies(surveys)
         self._tally.seconds += time.perf_counter() - start
@@ -90,11 +96,14 @@ class Training:
         """Choose what to remember, measure once more, and let go of the gradients."""
         self.begin()
         start = time.perf_counter()
+        self.watch.look(self.step)
+        self.watch.check(is_last=True)
         surveys = survey_all(self.model, self.data)
         memory = self.method.remember(surveys)
         self.method.parameters.release()
         self._tally.seconds += time.perf_counter() - start
-        return Outcome(memory, self._tally.report(self.method.name, _cross_entropies(surveys)))
+        report = self._tally.report(self.method.name, _cross_entropies(surveys))
+        return Outcome(memory, report | self.watch.describe())
 
     def state(self) -> State:
         """Everything this episode needs to go on from here, bit for bit."""
@@ -104,6 +113,7 @@ class Training:
         # Copies: the episode goes on while the state is being written.
         copies = {name: value.clone(memory_format=torch.contiguous_format) for name, value in tensors.items()}
         facts = {"fingerprint": self._fingerprint, "threads": torch.get_num_threads(), "tally": asdict(self._tally)}
+        facts["watch"] = self.watch.state()
         return State(copies, facts)
 
     def restore(self, state: State) -> None:
@@ -117,6 +127,7 @@ class Training:
                 "the checkpoint belongs to another model, method, plan or other images: start the episode afresh"
             )
         self._tally = Tally(**state.facts["tally"])
+        self.watch.restore(state.facts["watch"])
         tensors = {name: tensor.to(self.plan.device) for name, tensor in state.tensors.items()}
         self.method.parameters.restore(tensors)
         self.method.restore(under("method.", tensors))
@@ -128,6 +139,8 @@ class Training:
         batch = self.batches[step]
         if step and step % self.epoch_steps == 0:
             self.method.begin_epoch(step // self.epoch_steps)
+            self.watch.look(step)
+            self.watch.check()
         if self.method.converged and self._tally.converged_at is None:
             self._tally.converged_at = step
         update = None
@@ -144,6 +157,7 @@ class Training:
             losses=dict(done.losses),
             norms=dict(done.norms),
             multipliers=dict(done.multipliers),
+            health=self.watch.newest,
         )
 
     def _update(self, batch: Batch) -> Update:

@@ -62,6 +62,7 @@ class Plan:
     warm_up: float
     seed: int
     max_nonfinite_steps: int
+    max_lost_classes: float
     threads: int
     augmentation: AugmentationSettings | None
     memory: MemorySettings
@@ -92,6 +93,7 @@ class Plan:
             warm_up=0.0,
             seed=t.seed,
             max_nonfinite_steps=t.max_nonfinite_steps,
+            max_lost_classes=t.max_lost_classes,
             threads=t.threads or cpu_count(),
             augmentation=settings.augmentation,
             memory=settings.memory,
@@ -115,6 +117,7 @@ class Plan:
             warm_up=SOURCE_WARM_UP,
             seed=t.seed,
             max_nonfinite_steps=t.max_nonfinite_steps,
+            max_lost_classes=t.max_lost_classes,
             threads=t.threads or cpu_count(),
             augmentation=settings.augmentation if s.augment else None,
             memory=settings.memory,

@@ -9,7 +9,10 @@ from adaptd.learning.grcl import MemorySelection
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """One step: `step` of `steps` done. A skipped step met a value that was not finite, and changed nothing."""
+    """One step: `step` of `steps` done. A skipped step met a value that was not finite, and changed nothing.
+
+    `health` is of the newest look at the target.
+    """
 
     step: int
     steps: int
@@ -20,6 +23,7 @@ class StepReport:
     losses: dict[str, float]
     norms: dict[str, float]
     multipliers: dict[str, float]
+    health: dict[str, float]
 
     @property
     def active(self) -> dict[str, bool]:

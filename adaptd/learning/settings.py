@@ -86,6 +86,9 @@ class TrainingSettings(Section):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(0, description="same seed, same result")
     checkpoint_seconds: NotNegative = Field(60.0, description="save a resumable state at least this often; 0: every step")
     max_nonfinite_steps: Count = Field(20, description="fail the episode after this many NaN or infinite steps in a row")
+    max_lost_classes: Share = Field(
+        0.25, description="fail an episode that unlearns more than this share of the classes on its domain; 1: never"
+    )
     threads: CountOrZero = Field(0, description="CPU threads; 0: what affinity and quota allow")
 
     @model_validator(mode="after")

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from adaptd.evaluation.matrix import Entry, Matrix
+from adaptd.labels.summary import describe_labels
 from adaptd.observe.status import find_running
 from adaptd.records import EVERYTHING, Domain, Episode, Version
 from adaptd.releases.matrix import read_matrix
@@ -17,7 +18,7 @@ EXAMPLES = 3
 """Names told for each reason."""
 
 
-def build_explanation(tx: Transaction, name: str, matrix: Matrix | None = None) -> dict[str, Any]:
+def build_explanation(tx: Transaction, name: str, matrix: Matrix | None = None, confidence: float = 0.95) -> dict[str, Any]:
     """Everything `adaptd explain` shows; R is read where the caller has it not."""
     domain = tx.domains.get_named(name)
     matrix = matrix or read_matrix(tx)
@@ -45,6 +46,7 @@ def build_explanation(tx: Transaction, name: str, matrix: Matrix | None = None) 
             {"number": numbers[episode.id]} | _episode(episode, versions.get(episode.id, []), matrix) for episode in mine
         ],
         "memory": tx.memories.counts().get(domain.id, 0),
+        "labels": describe_labels(tx, name, confidence) if tx.labels.list_for(domain.id) else None,
         "events": [
             {"at": to_iso(event.at), "kind": event.kind, "message": event.message}
             for event in reversed(tx.events.list_latest(EVENTS, domain.id))
@@ -94,7 +96,10 @@ def _episode(episode: Episode, versions: list[Version], matrix: Matrix) -> dict[
         "finished_at": to_iso(episode.finished_at),
         "seconds": seconds,
         "versions": [_version(version) for version in versions],
+        "novelty": episode.report.get("novelty"),
         "effect": _effect(episode, matrix),
+        "trust": episode.report.get("trust"),
+        "health": episode.report.get("health", []),
     }
 
 
@@ -124,4 +129,4 @@ def _effect(episode: Episode, matrix: Matrix) -> list[dict[str, Any]]:
 
 
 def _entry(entry: Entry | None) -> dict[str, Any] | None:
-    return None if entry is None else {"value": entry.value, "kind": entry.kind, "n": entry.n}
+    return None if entry is None else asdict(entry)

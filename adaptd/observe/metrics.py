@@ -21,7 +21,7 @@ from adaptd.errors import StoreError
 from adaptd.evaluation.matrix import Matrix
 from adaptd.evaluation.metrics import summarize
 from adaptd.observe.status import find_running
-from adaptd.records import DomainState, Episode, EpisodeState, Reason, VersionState
+from adaptd.records import DomainState, Episode, EpisodeState, Purpose, Reason, VersionState
 from adaptd.releases.matrix import MatrixKeeper
 from adaptd.store import Store, Transaction
 
@@ -90,6 +90,12 @@ def _intake(tx: Transaction) -> Iterator[Metric]:
     quarantined = tx.quarantine.counts()
     reasons = {str(reason): quarantined.get(reason, 0) for reason in Reason}
     yield _by("adaptd_images_quarantined", "Files in quarantine, by reason.", "reason", reasons)
+    labels: Counter[str] = Counter()
+    for (_, purpose), count in tx.labels.counts().items():
+        labels[purpose] += count
+    yield _by(
+        "adaptd_labels", "Labels that people gave, by purpose.", "purpose", {purpose: labels[purpose] for purpose in Purpose}
+    )
     states = Counter(domain.state for domain in domains)
     yield _by("adaptd_domains", "Domains by state.", "state", {state: states[state] for state in DomainState})
 
@@ -156,10 +162,16 @@ def _versions(tx: Transaction, model: str) -> Iterator[Metric]:
 
 
 def _accuracies(matrix: Matrix) -> Iterator[Metric]:
-    family = GaugeMetricFamily("adaptd_accuracy_ratio", "The newest row of R.", labels=["domain", "kind"])
     row = list(zip(matrix.domains, matrix.last, strict=True)) if matrix.rows else []
-    for name, entry in row[:1] + row[1:][-DOMAINS_SHOWN:]:
-        if entry is not None:
-            family.add_metric([name, entry.kind], entry.value)
-    yield family
+    told = {
+        "value": ("adaptd_accuracy_ratio", "The newest row of R."),
+        "low": ("adaptd_accuracy_low_ratio", "The lower ends of its intervals and ranges."),
+        "high": ("adaptd_accuracy_high_ratio", "The upper ends."),
+    }
+    for key, (title, text) in told.items():
+        family = GaugeMetricFamily(title, text, labels=["domain", "kind"])
+        for name, entry in row[:1] + row[1:][-DOMAINS_SHOWN:]:
+            if entry is not None and getattr(entry, key) is not None:
+                family.add_metric([name, entry.kind], getattr(entry, key))
+        yield family
     yield _gauge("adaptd_backward_transfer_ratio", "BWT of R.", summarize(matrix).bwt)

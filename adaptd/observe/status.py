@@ -8,8 +8,9 @@ from typing import Any
 from adaptd.evaluation.matrix import Matrix
 from adaptd.evaluation.metrics import summarize
 from adaptd.project.lock import Holder
-from adaptd.records import EVERYTHING, Domain, Episode, EpisodeState, VersionState
-from adaptd.releases.matrix import read_matrix
+from adaptd.records import EVERYTHING, Domain, Episode, EpisodeState, Version, VersionState
+from adaptd.releases.lineage import origin_of
+from adaptd.releases.matrix import best_known, read_matrix
 from adaptd.store import Transaction
 from adaptd.text import to_iso
 
@@ -47,9 +48,20 @@ def build_status(
         },
         "queue": [_queued(domain) for domain in domains.values() if domain.position != 0],
         "episode": None if running is None else describe_running(tx, running),
-        "served": None if promoted is None else {"version": promoted.version, "promoted_at": to_iso(promoted.promoted_at)},
+        "served": None if promoted is None else _served(tx, promoted, domains),
         "matrix": matrix.to_json(),
         "metrics": summarize(matrix).to_json(),
+    }
+
+
+def _served(tx: Transaction, promoted: Version, domains: Mapping[int, Domain]) -> dict[str, Any]:
+    """The promoted version, and how good it is on each domain."""
+    known = best_known(tx.accuracies.list_for(origin_of(promoted)), lambda accuracy: accuracy.domain_id)
+    told = ("value", "kind", "n", "low", "high", "held_out")
+    return {
+        "version": promoted.version,
+        "promoted_at": to_iso(promoted.promoted_at),
+        "accuracies": {domains[key].name: {name: getattr(found, name) for name in told} for key, found in known.items()},
     }
 
 
@@ -113,6 +125,7 @@ def describe_running(tx: Transaction, episode: Episode) -> dict[str, Any]:
         "steps": progress.steps,
         "progress": share,
         "live": progress.live,
+        "novelty": episode.report.get("novelty", {}).get("message"),
         "attempts": episode.attempts,
         "eta_seconds": _eta(episode),
     }

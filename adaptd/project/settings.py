@@ -21,6 +21,10 @@ Window = Annotated[str, Field(pattern=rf"^$|^{Clock}-{Clock}$")]
 Folder = Annotated[str, Field(pattern=r"^[^\x00]+$")]
 
 
+ENOUGH_TO_TELL = 50
+"""With fewer images nobody can tell whether a drop is a new domain."""
+
+
 def hide_password(url: str) -> str:
     """A database's address for people, logs and records."""
     return re.sub(r"([?&]password=)[^&]*", r"\1***", re.sub(r"(://[^:/]*):.*@", r"\1:***@", url))
@@ -54,6 +58,11 @@ class IntakeSettings(Section):
         "claim", description="claim moves drops out of the inbox; in-place reads them there"
     )
     minimum_images: Count = Field(16, description="wait for this many usable images before training")
+    known_drops: Literal["adapt", "skip"] = Field(
+        "adapt",
+        description="a drop under a new name that is no new domain: adapt says so and adapts to it; "
+        f"skip says so and learns nothing from it, and makes drops wait for {ENOUGH_TO_TELL} images",
+    )
     trigger: Literal["settled", "manual"] = Field(
         "settled", description="settled: train by itself; manual: wait for `adaptd resume`"
     )
@@ -75,6 +84,15 @@ class EvaluationSettings(Section):
     confidence: Annotated[float, Field(gt=0, lt=1)] = Field(0.95, description="level of the intervals shown with accuracies")
 
 
+class LabelsSettings(Section):
+    """Labels that people give to a domain's images after the fact."""
+
+    train: bool = Field(
+        False,
+        description="let labelled images, but for those that are measured on, join their domain's next episode with these labels",
+    )
+
+
 class GateSettings(Section):
     """What a candidate may lose before it is rejected, as shares of 1."""
 
@@ -82,6 +100,10 @@ class GateSettings(Section):
     max_domain_loss: Share = Field(0.02, description="on any older domain")
     min_class_share: Share = Field(0.1, description="class collapse: a class predicted less than this share of its usual rate")
     max_negative_flips: Share = Field(0.1, description="images that were right before and are wrong after")
+    estimates: Literal["hold", "ignore"] = Field(
+        "hold",
+        description="where nobody labelled and estimates say that it got worse: hold keeps the candidate for a person to decide",
+    )
 
 
 class ExportSettings(Section):
@@ -190,6 +212,7 @@ class Settings(Section):
     training: TrainingSettings = TrainingSettings()
     memory: MemorySettings = MemorySettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+    labels: LabelsSettings = LabelsSettings()
     gate: GateSettings = GateSettings()
     export: ExportSettings = ExportSettings()
     retention: RetentionSettings = RetentionSettings()

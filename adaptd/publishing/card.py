@@ -53,6 +53,7 @@ class RowEntry(Part):
     low: float | None = None
     high: float | None = None
     estimator: str | None = None
+    held_out: bool = False
 
 
 class GateOutcome(Part):

@@ -1,15 +1,17 @@
 """The quality gate: may a candidate replace the promoted version? Pure: predictions in, a decision with its reasons out.
 
-How noise is treated. A loss counts when it is beyond its tolerance *and* the paired flips could not be chance: an exact
-one-sided sign test (McNemar) on the images where only one of the two models is right. On a thousand images the
+How noise is treated. A loss counts when it is beyond its tolerance *and* the paired flips could not be chance: an
+exact one-sided sign test (McNemar) on the images where only one of the two models is right. On a thousand images the
 tolerance decides; on twenty, where two images more or less mean nothing, the test does. Negative flips are tested
-against their tolerance by the binomial distribution. Estimates have no pairs; their loss must stand out of the sampling
-error of two shares. Every domain gets its part of one level for the whole gate, so that a project with fifty domains
-does not reject every second candidate by luck.
+against their tolerance by the binomial distribution. ATC has no pairs; its loss must stand out of the sampling error
+of two shares. Agreement with the check models has: their classes stand where labels would. Every domain gets its part
+of one level for the whole gate, so that a project with fifty domains does not reject every second candidate by luck.
 
 Small losses add up. Each candidate is compared with the promoted version only, so ten of them may each lose a little that
 is allowed. Therefore the accuracy measured on a domain is also held against the best one on the way to the promoted
 version: together they may lose twice what one may. There are no pairs for that, only two shares.
+
+Where nobody labelled, only estimates can speak against a candidate. They hold it back, as the settings say, and a person decides.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,9 +33,17 @@ TOTAL = 2
 """Steps' worth of tolerance that may be lost in total since the best version."""
 
 Predictions = NDArray[np.int64]
-Kind = Literal["test", "memory", "estimate"]
+Kind = Literal["test", "memory", "estimate", "check", "classes"]
 
-_WORDS = {"test": "measured accuracy", "memory": "agreement with its memory", "estimate": "estimated accuracy"}
+ESTIMATES: frozenset[Kind] = frozenset({"estimate", "check"})
+"""Comparisons that no label stands behind."""
+
+_WORDS = {
+    "test": "measured accuracy",
+    "memory": "agreement with its memory",
+    "estimate": "estimated accuracy",
+    "check": "agreement with the check models, the pessimistic estimate,",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +52,11 @@ class Comparison:
 
     Args:
         domain: its name; the first comparison of all is the source's.
-        kind: test: true labels; memory: pseudo-labels kept with it; estimate: no labels, but two estimated accuracies.
+        kind: test: true labels; memory: pseudo-labels kept with it; check: what check models say; estimate: ATC's two figures;
+            classes: nothing is known but which classes are predicted.
         candidate: predicted classes, [n].
         promoted: likewise; None while nothing is promoted.
-        labels: [n], for test and memory.
+        labels: [n], for test, memory and check.
         estimates: of the promoted version and of the candidate, for estimate.
         nonfinite: images on which the candidate answers NaN or infinity.
     """
@@ -62,7 +73,8 @@ class Comparison:
         lengths = {len(array) for array in (self.candidate, self.promoted, self.labels) if array is not None}
         if len(lengths) != 1 or lengths == {0}:
             raise ValueError(f"predictions and labels on {self.domain} must be of the same images, at least one")
-        if self.promoted is not None and (self.labels if self.kind != "estimate" else self.estimates) is None:
+        needed = {"estimate": self.estimates, "classes": self.promoted}.get(self.kind, self.labels)
+        if self.promoted is not None and needed is None:
             raise ValueError(f"a comparison of kind {self.kind} on {self.domain} needs its labels or estimates")
 
 
@@ -101,32 +113,43 @@ def judge(
     settings: GateSettings,
     classes: Sequence[str],
     best: Mapping[str, Best] | None = None,
+    number: int | None = None,
 ) -> GateOutcome:
     """Decide on a candidate.
 
     Args:
-        comparisons: the source's test set first, then every older domain: its test set where it has one, else both its
-            memory and its estimate. The domain just learnt is among them only where it has labels: what a model thinks
-            of images that it has just labelled itself proves nothing.
-        settings: the tolerances.
+        comparisons: the source's test set first, then every older domain: its test set where it has one, else its memory and
+            its estimates. The domain just learnt is among them where it has labels, or else by the check models on
+            held-out images: what a model thinks of images that it has just labelled itself proves nothing.
+        settings: the tolerances, and whether estimates count.
         classes: their names, for the reasons.
         best: of each domain where something was measured before the promoted version, by its name.
+        number: of the candidate, for what a person may do with it.
     """
     if not comparisons or comparisons[0].kind != "test":
         raise ValueError("the gate needs the source's test set first")
     level = LEVEL / len({comparison.domain for comparison in comparisons})
     figures = {f"{each.domain} ({each.kind})": _figures(each) for each in comparisons}
     against: list[str] = []
-    for number, comparison in enumerate(comparisons):
-        tolerance = settings.max_source_loss if number == 0 else settings.max_domain_loss
-        against += _objections(comparison, settings, tolerance, level)
+    unsure: dict[str, str] = {}
+    for place, comparison in enumerate(comparisons):
+        tolerance = settings.max_source_loss if place == 0 else settings.max_domain_loss
+        found = [*_objections(comparison, settings, tolerance, level)]
+        if found and comparison.kind in ESTIMATES and not comparison.nonfinite:
+            unsure[comparison.domain] = f"{unsure.get(comparison.domain, '')} {' '.join(found)}".strip()
+        else:
+            against += found
         against += _worn_away(comparison, (best or {}).get(comparison.domain), TOTAL * tolerance, level)
         against += _collapsed(comparison, settings.min_class_share, classes)
-    if against:
-        return GateOutcome(passed=False, reasons=tuple(against), figures=figures)
+    if settings.estimates == "ignore":
+        unsure = {}
+    if against or unsure:
+        held = [f"{text} {_ways_on(domain, number)}" for domain, text in unsure.items()]
+        return GateOutcome(passed=False, reasons=(*against, *(unsure.values() if against else held)), figures=figures)
     if all(comparison.promoted is None for comparison in comparisons):
         return GateOutcome(passed=True, reasons=("It is the first version: nothing was promoted before.",), figures=figures)
-    return GateOutcome(passed=True, reasons=tuple(map(_in_words, comparisons)), figures=figures)
+    told = (comparison for comparison in comparisons if comparison.kind != "classes")
+    return GateOutcome(passed=True, reasons=tuple(map(_in_words, told)), figures=figures)
 
 
 def _objections(comparison: Comparison, settings: GateSettings, tolerance: float, level: float) -> Iterator[str]:
@@ -136,7 +159,7 @@ def _objections(comparison: Comparison, settings: GateSettings, tolerance: float
             f"On {_place(comparison)}, the candidate answers NaN or infinity to {comparison.nonfinite} of "
             f"{len(comparison.candidate)} images."
         )
-    if comparison.promoted is None:
+    if comparison.promoted is None or comparison.kind == "classes":
         return
     scores = _score(comparison)
     if scores.loss > tolerance and scores.is_significant(level):
@@ -168,19 +191,27 @@ def _collapsed(comparison: Comparison, share: float, classes: Sequence[str]) -> 
     """Classes that are predicted less than `share` of their usual rate on the same images.
 
     Usual is what the promoted version predicts, but no more than there really are where labels tell: to stop calling
-    things by a wrong name is no collapse. A class counts from 1 / share images on: with fewer, less than that share of
-    them would be less than one image.
+    things by a wrong name is no collapse; on the domain just learnt, no more than twice its even share. A class counts
+    from 1 / share images on: with fewer, less than that share of them would be less than one image.
     """
-    if comparison.promoted is None:
+    if comparison.promoted is None or comparison.kind == "check":
         return
     known = [array for array in (comparison.promoted, comparison.labels) if array is not None]
     usual = np.min([np.bincount(array, minlength=len(classes)) for array in known], axis=0)
+    if comparison.kind == "classes":
+        usual = usual.clip(max=2 * len(comparison.candidate) // len(classes))
     now = np.bincount(comparison.candidate, minlength=len(classes))
     for number, name in enumerate(classes):
         if now[number] < share * usual[number] and share * usual[number] >= 1:
             yield (
                 f"On {_place(comparison)}, class {name} collapsed: predicted for {now[number]} images, usual: {usual[number]}."
             )
+
+
+def _ways_on(domain: str, number: int | None) -> str:
+    """What a person may do where nothing but estimates speaks against a candidate."""
+    publish = "" if number is None else f"`adaptd promote {number}` publishes it all the same; "
+    return f"That is estimated without labels: {publish}a few labels decide: `adaptd labels template {domain}`."
 
 
 def _score(comparison: Comparison) -> _Scores:
@@ -196,7 +227,7 @@ def _score(comparison: Comparison) -> _Scores:
 
 
 def _figures(comparison: Comparison) -> dict[str, Any]:
-    if comparison.promoted is None:
+    if comparison.promoted is None or comparison.kind == "classes":
         return {"n": len(comparison.candidate), "nonfinite": comparison.nonfinite}
     scores = _score(comparison)
     return {

@@ -13,6 +13,7 @@ from adaptd.project.layout import Layout
 from adaptd.records import AccuracyKind, Domain
 from adaptd.releases.images import read_image_sets
 from adaptd.releases.lineage import origin_of
+from adaptd.releases.matrix import best_known
 from adaptd.releases.promotion import get_version
 from adaptd.releases.weights import load_version
 from adaptd.store import Store
@@ -68,7 +69,7 @@ def find_difference(project: Project, store: Store, before: int, after: int) -> 
     with store.reading() as tx:
         versions = [get_version(tx, number) for number in (before, after)]
         images = read_image_sets(tx, layout)
-        known = {(a.version, a.domain_id, a.kind): a.value for a in tx.accuracies.list_all()}
+        known = best_known(tx.accuracies.list_all(), lambda found: (found.version, found.domain_id, found.kind))
         names = {d.id: {i.id: i.name for i in tx.images.list_for(d.id)} for d in images.domains}
     models = [load_version(layout, version) for version in versions]
     batch_size = project.settings.evaluation.batch_size
@@ -77,7 +78,8 @@ def find_difference(project: Project, store: Store, before: int, after: int) -> 
         sample = images.open_sample(domain)
         was, now = (predict(model, sample, batch_size).argmax(axis=1) for model in models)
         kind = AccuracyKind.MEASURED if sample.labels is not None else AccuracyKind.ESTIMATED
-        accuracies = [known.get((origin_of(version), domain.id, kind)) for version in versions]
+        found = [known.get((origin_of(version), domain.id, kind)) for version in versions]
+        accuracies = [None if accuracy is None else accuracy.value for accuracy in found]
         rows.append(_row(domain, kind, (accuracies[0], accuracies[1]), sample, was, now))
         examples += _examples(domain, sample, was, now, versions[0].classes, names[domain.id])
     return Difference(before, after, tuple(rows), tuple(examples))

@@ -14,6 +14,7 @@ from adaptd.publishing.card import Ancestor, Facts, RowEntry
 from adaptd.publishing.gate import Best
 from adaptd.records import Accuracy, Episode, Version
 from adaptd.releases.lineage import find_best, find_chain
+from adaptd.releases.matrix import best_known
 from adaptd.store import Transaction
 
 PUBLISHING_SECTIONS = ("evaluation", "gate", "export")
@@ -75,7 +76,7 @@ def read_facts(tx: Transaction, candidate: Candidate, name: str, preprocessing: 
         classes=model.classes,
         preprocessing=preprocessing,
         lineage=_lineage(tx, candidate.parent, names),
-        row=tuple(_entry(accuracy, names) for accuracy in candidate.row),
+        row=tuple(_entry(accuracy, names) for accuracy in best_known(candidate.row, lambda found: found.domain_id).values()),
         weights_sha256=candidate.weights_sha256,
         config_hash=candidate.config_hash,
     )
@@ -107,4 +108,5 @@ def _entry(accuracy: Accuracy, names: dict[int, str]) -> RowEntry:
         low=accuracy.low,
         high=accuracy.high,
         estimator=accuracy.estimator or None,
+        held_out=accuracy.held_out,
     )

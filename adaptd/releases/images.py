@@ -11,6 +11,7 @@ from adaptd.library.memories import find_memory_episodes
 from adaptd.library.preprocessing import Preprocessing
 from adaptd.project.layout import Layout
 from adaptd.records import Domain, Episode, EpisodeState, Split
+from adaptd.releases.given import Given, read_given
 from adaptd.store import Transaction
 
 Part = tuple[int, Split]
@@ -25,12 +26,18 @@ class ImageSets:
         domains: all of them, the source first.
         parts: of each domain, by id.
         memories: by domain id, where the memory's pixels lie.
+        given: by domain id, the labels that people gave to measure on.
     """
 
     def __init__(
-        self, layout: Layout, domains: tuple[Domain, ...], parts: Mapping[int, tuple[Part, ...]], memories: Mapping[int, Path]
+        self,
+        layout: Layout,
+        domains: tuple[Domain, ...],
+        parts: Mapping[int, tuple[Part, ...]],
+        memories: Mapping[int, Path],
+        given: Mapping[int, Given],
     ) -> None:
-        self.domains, self.memories = domains, memories
+        self.domains, self.memories, self.given = domains, memories, given
         self._layout, self._parts = layout, parts
         self._opened: dict[Path, Cache] = {}
 
@@ -63,10 +70,21 @@ class ImageSets:
         """Whether a domain has images that no episode learns from; those of older adaptds have none."""
         return any(split is Split.HELD_OUT for _, split in self._parts[domain.id])
 
+    def has_test(self, domain: Domain) -> bool:
+        """Whether a domain brought a labelled test set itself."""
+        return any(split is Split.TEST for _, split in self._parts[domain.id])
+
     def open_test(self, domain: Domain) -> ImageSet | None:
-        """A domain's labelled test set, None where it has none."""
-        caches = self._open(domain, Split.TEST)
-        return join_sets([cache.images for cache in caches]) if caches else None
+        """A domain's labelled test set: its own, else the images that people labelled to measure on; None where it has none."""
+        if not self.has_test(domain):
+            return self.open_labelled(domain, self.given.get(domain.id, {}))
+        return join_sets([cache.images for cache in self._open(domain, Split.TEST)])
+
+    def open_labelled(self, domain: Domain, labels: Given) -> ImageSet | None:
+        """Images of a domain that came without labels, with those given to them; None where none of them is kept."""
+        caches = [cache for split in (Split.HELD_OUT, Split.TRAIN) for cache in self._open(domain, split)] if labels else []
+        found = [label_images(cache.images, labels) for cache in caches]
+        return join_sets([images for images in found if len(images)]) if any(map(len, found)) else None
 
     def open_memory(self, domain: Domain) -> ImageSet | None:
         """A past domain's memory, with its pseudo-labels; None where it has none."""
@@ -94,7 +112,14 @@ def read_image_sets(tx: Transaction, layout: Layout, learning: Episode | None = 
         if learning.domain_id not in {domain.id for domain in domains}:
             domains.append(tx.domains.get(learning.domain_id))
     parts = {d.id: tuple(part for part in tx.images.list_parts(d.id) if (d.id, part[0]) in learned) for d in domains}
-    return ImageSets(layout, tuple(domains), parts, memories)
+    return ImageSets(layout, tuple(domains), parts, memories, read_given(tx, domains))
+
+
+def label_images(images: ImageSet, labels: Given) -> ImageSet:
+    """Those of a set that were given a label, with it, copied into memory."""
+    rows = np.flatnonzero(np.isin(images.ids, list(labels)))
+    known = np.array([labels[key] for key in images.ids[rows].tolist()], dtype=np.int64)
+    return ImageSet(images.ids[rows], np.asarray(images.pixels[rows]), known)
 
 
 def join_sets(sets: list[ImageSet]) -> ImageSet:

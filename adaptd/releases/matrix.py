@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
 from adaptd.evaluation.matrix import Entry, Matrix
-from adaptd.records import Accuracy, AccuracyKind, EpisodeState, Version
+from adaptd.records import Accuracy, AccuracyKind, EpisodeState, Estimator, Version
 from adaptd.store import Transaction
 
 Key = TypeVar("Key", bound=Hashable)
@@ -19,7 +19,7 @@ def read_matrix(tx: Transaction) -> Matrix:
     for version in tx.versions.list_all():
         first_version.setdefault(version.episode_id, version)
     known = best_known(tx.accuracies.list_all(), lambda accuracy: (accuracy.version, accuracy.domain_id))
-    entries = {key: Entry(accuracy.value, accuracy.kind, accuracy.n) for key, accuracy in known.items()}
+    entries = {key: Entry(a.value, a.kind, a.n, a.low, a.high, a.held_out) for key, a in known.items()}
     rows = tuple(
         tuple(entries.get((first_version[e.id].version, d.id)) if e.id in first_version else None for d in domains)
         for e in episodes
@@ -36,12 +36,18 @@ def read_matrix(tx: Transaction) -> Matrix:
 
 
 def best_known(accuracies: Iterable[Accuracy], key: Callable[[Accuracy], Key]) -> dict[Key, Accuracy]:
-    """One accuracy for each key: the newest measured one where there is any, else the first estimate."""
+    """One accuracy for each key: the newest measured one where there is any, else the estimate with a range, else any other."""
     known: dict[Key, Accuracy] = {}
     for accuracy in accuracies:
-        if accuracy.kind is AccuracyKind.MEASURED or key(accuracy) not in known:
+        if key(accuracy) not in known or _rank(accuracy) >= max(1, _rank(known[key(accuracy)])):
             known[key(accuracy)] = accuracy
     return known
+
+
+def _rank(accuracy: Accuracy) -> int:
+    if accuracy.kind is AccuracyKind.MEASURED:
+        return 2
+    return int(accuracy.estimator == Estimator.RANGE)
 
 
 class MatrixKeeper:

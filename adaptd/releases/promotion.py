@@ -16,13 +16,16 @@ from adaptd.releases.facts import Candidate, hash_settings
 from adaptd.releases.images import read_image_sets
 from adaptd.releases.lineage import PUBLISHED, find_chain, origin_of
 from adaptd.releases.models import VersionModels
-from adaptd.releases.publication import Publisher, Staged
+from adaptd.releases.publication import Judged, Publisher, Staged
 from adaptd.releases.repositories import find_unpublished, int8_repository_of, publish, recover_alone
 from adaptd.store import NewVersion, Store, Transaction
 
 
 def promote(project: Project, store: Store, number: int, forced_because: str | None = None) -> Version:
-    """Make a version the promoted one; one that the gate refuses only where a person says why."""
+    """Make a version the promoted one; one that the gate refuses only where a person says why.
+
+    Estimates do not count here: they hold a candidate back until a person has decided, and this is the decision.
+    """
     with publishing_alone(project.state):
         finish_publishing(project, store)
         with store.reading() as tx:
@@ -106,7 +109,7 @@ class Promoter:
         """Evaluate, judge, export, prove, commit, publish."""
         old = self._version
         predictions = self._models.predict(old)
-        gate = self._publisher.judge(self._promoted, predictions, old.classes)
+        gate = self._publisher.judge(self._promoted, predictions, Judged(old.version, old.classes, None))
         if not gate.passed and self._forced_because is None:
             said = " ".join(gate.reasons)
             raise PublishError(f"{said} To overrule the gate: adaptd promote {old.version} --force --why REASON")

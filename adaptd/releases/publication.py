@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adaptd.errors import ExportFailed, ParityFailed, PublishError, RepositoryConflict
+from adaptd.evaluation.checks import Checks
 from adaptd.evaluation.predictions import Predictions
 from adaptd.files import hash_file, write_file
 from adaptd.project.layers import Project
@@ -22,6 +23,21 @@ from adaptd.releases.int8 import stage_int8
 from adaptd.releases.models import VersionModels
 from adaptd.releases.repositories import int8_repository_of, repository_of
 from adaptd.store import Store, Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A model that the gate is asked about.
+
+    Args:
+        number: of the version it is or would be.
+        classes: their names.
+        checks: second opinions; None where a person wants it, whom no estimate overrules.
+    """
+
+    number: int
+    classes: tuple[str, ...]
+    checks: Checks | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +74,15 @@ class Publisher:
         self._images, self._models = images, models
         self._repository = repository_of(project)
 
-    def judge(self, promoted: Version | None, predictions: Predictions, classes: tuple[str, ...]) -> GateOutcome:
+    def judge(self, promoted: Version | None, predictions: Predictions, candidate: Judged) -> GateOutcome:
         """The gate's decision on a model by its predictions, against the promoted version."""
         before = None if promoted is None else self._models.predict(promoted)
         with self._store.reading() as tx:
             best = read_best(tx)
-        return judge(compare(self._images.domains, before, predictions), self._settings.gate, classes, best)
+        settings = self._settings.gate if candidate.checks else self._settings.gate.model_copy(update={"estimates": "ignore"})
+        checks = candidate.checks if settings.estimates == "hold" else None
+        comparisons = compare(self._images, before, predictions, checks)
+        return judge(comparisons, settings, candidate.classes, best, candidate.number)
 
     def export(self, candidate: Candidate, gate: GateOutcome) -> Exported:
         """Write the ONNX file of a candidate that passed, or that a person wants all the same."""

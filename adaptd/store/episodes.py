@@ -129,6 +129,10 @@ class Episodes(Repository):
         """Record the version that it begins with."""
         self._write(episode_id, lease, base=version)
 
+    def report(self, episode_id: int, lease: Lease, report: Mapping[str, Any]) -> None:
+        """Tell what is known before it is done; the commit's report takes its place."""
+        self._write(episode_id, lease, report=dict(report))
+
     def next_number(self) -> int:
         """The number t that the next committed episode will have."""
         last: int | None = self._connection.execute(select(func.max(episodes.c.number))).scalar()
@@ -145,9 +149,10 @@ class Episodes(Repository):
         self._end(episode_id, lease, EpisodeState.DONE, number=number, report=dict(report), phase="done")
         return number
 
-    def fail(self, episode_id: int, lease: Lease, reason: str) -> None:
-        """Set the episode aside with its reason."""
-        self._end(episode_id, lease, EpisodeState.FAILED, reason=reason)
+    def fail(self, episode_id: int, lease: Lease, reason: str, report: Mapping[str, Any] | None = None) -> None:
+        """Set the episode aside with its reason; what was found out until then joins what it told before."""
+        told = self.get(episode_id).report | dict(report or {})
+        self._end(episode_id, lease, EpisodeState.FAILED, reason=reason, report=told)
 
     def give_up(self, episode_id: int, reason: str) -> None:
         """Fail an episode whose worker is gone."""

@@ -7,7 +7,7 @@ from sqlalchemy import Row, Select, delete, func, insert, select, update
 
 from adaptd.records import Image, ImageState, NewImage, Split
 from adaptd.store.repository import Repository
-from adaptd.store.tables import domains, images
+from adaptd.store.tables import domains, images, labels
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class Images(Repository):
         for image in new:
             if image.sha256 not in before:
                 rows.setdefault(image.sha256, {"domain_id": domain_id, "state": ImageState.ACCEPTED, **_values(image)})
-        for chunk in _chunks(list(rows.values())):
+        for chunk in in_chunks(list(rows.values())):
             self._connection.execute(insert(images), chunk)
         count = domains.c.images + len(rows)
         self._connection.execute(update(domains).where(domains.c.id == domain_id).values(images=count))
@@ -58,7 +58,7 @@ class Images(Repository):
     def list_some(self, image_ids: Sequence[int]) -> tuple[Image, ...]:
         """Those of these that are there, by id."""
         found: list[Image] = []
-        for chunk in _chunks(image_ids):
+        for chunk in in_chunks(image_ids):
             found += map(_record, self._connection.execute(select(images).where(images.c.id.in_(chunk)).order_by(images.c.id)))
         return tuple(found)
 
@@ -68,8 +68,10 @@ class Images(Repository):
         return tuple(_record(row) for row in self._connection.execute(statement))
 
     def remove_delivery(self, domain_id: int, delivery: int) -> None:
-        """Forget a delivery that no finished episode learned from."""
-        removed = self._connection.execute(delete(images).where(images.c.domain_id == domain_id, images.c.delivery == delivery))
+        """Forget a delivery that no finished episode learned from, and the labels of its images."""
+        mine = (images.c.domain_id == domain_id, images.c.delivery == delivery)
+        self._connection.execute(delete(labels).where(labels.c.image_id.in_(select(images.c.id).where(*mine))))
+        removed = self._connection.execute(delete(images).where(*mine))
         count = domains.c.images - removed.rowcount
         self._connection.execute(update(domains).where(domains.c.id == domain_id).values(images=count))
 
@@ -80,13 +82,18 @@ class Images(Repository):
 
     def forget_originals_of(self, image_ids: Sequence[int]) -> None:
         """The files of these images are not kept any more."""
-        for chunk in _chunks(image_ids):
+        for chunk in in_chunks(image_ids):
             self._connection.execute(update(images).where(images.c.id.in_(chunk)).values(state=ImageState.REMOVED))
 
     def keep_originals_of(self, image_ids: Sequence[int]) -> None:
         """They are kept after all."""
-        for chunk in _chunks(image_ids):
+        for chunk in in_chunks(image_ids):
             self._connection.execute(update(images).where(images.c.id.in_(chunk)).values(state=ImageState.ACCEPTED))
+
+    def has_any(self, domain_id: int, split: Split) -> bool:
+        """Whether a domain has images of a split."""
+        statement = select(images.c.id).where(images.c.domain_id == domain_id, images.c.split == split).limit(1)
+        return self._connection.execute(statement).first() is not None
 
     def list_parts(self, domain_id: int) -> tuple[tuple[int, Split], ...]:
         """Which splits of which deliveries a domain has images in."""
@@ -97,7 +104,7 @@ class Images(Repository):
 
     def _ids(self, domain_id: int, hashes: Sequence[str]) -> dict[str, int]:
         found: dict[str, int] = {}
-        for chunk in _chunks(hashes):
+        for chunk in in_chunks(hashes):
             statement = select(images.c.sha256, images.c.id).where(images.c.domain_id == domain_id, images.c.sha256.in_(chunk))
             found |= dict(self._connection.execute(statement).all())
         return found
@@ -119,5 +126,6 @@ def _record(row: Row[Any]) -> Image:
     return Image(key, domain_id, sha256, size_bytes, name, Split(split), ImageState(state), *rest)
 
 
-def _chunks(items: Sequence[T]) -> Iterable[Sequence[T]]:
+def in_chunks(items: Sequence[T]) -> Iterable[Sequence[T]]:
+    """As many as go into one statement."""
     return (items[start : start + CHUNK] for start in range(0, len(items), CHUNK))

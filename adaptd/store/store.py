@@ -15,6 +15,7 @@ from adaptd.store.engine import Address, describe, is_busy, open_engine, parse_u
 from adaptd.store.episodes import Checkpoints, Episodes
 from adaptd.store.events import Events
 from adaptd.store.images import Images
+from adaptd.store.labels import Labels
 from adaptd.store.memories import Memories
 from adaptd.store.quarantine import Quarantine
 from adaptd.store.schema import check_schema
@@ -38,6 +39,7 @@ class Transaction:
         self.episodes = Episodes(connection, clock)
         self.checkpoints = Checkpoints(connection, clock)
         self.memories = Memories(connection, clock)
+        self.labels = Labels(connection, clock)
         self.versions = Versions(connection, clock)
         self.accuracies = Accuracies(connection, clock)
         self.events = Events(connection, clock)

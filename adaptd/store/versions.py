@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import Row, delete, func, insert, select, update
 
 from adaptd.errors import StoreConflict
-from adaptd.records import Accuracy, AccuracyKind, GateDecision, Int8Model, Version, VersionState
+from adaptd.records import Accuracy, AccuracyKind, GateDecision, Int8Model, Split, Version, VersionState
 from adaptd.store.repository import Repository, fields, only
-from adaptd.store.tables import accuracies, versions
+from adaptd.store.tables import accuracies, images, versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,8 @@ class Accuracies(Repository):
     """How good each version is on each domain.
 
     Measured and estimated entries stand side by side and never replace each other. A measured entry never changes:
-    recording the same again is fine, another value raises StoreConflict. An estimate is replaced by a newer one
-    of the same estimator.
+    recording the same again is fine, another value raises StoreConflict. What was measured on labels that people gave is
+    forgotten with a change of these labels, and measured anew. An estimate is replaced by a newer one of the same estimator.
     """
 
     def record(self, accuracy: Accuracy) -> None:
@@ -121,6 +121,14 @@ class Accuracies(Repository):
         self._connection.execute(delete(accuracies).where(*key))
         values = {name: getattr(accuracy, name) for name in Accuracy.__slots__}
         self._connection.execute(insert(accuracies).values(values))
+
+    def forget_measured(self, domain_id: int) -> None:
+        """Forget what was measured on a domain by labels that people gave; what its own test set said stays for ever."""
+        tests = select(images.c.id).where(images.c.domain_id == domain_id, images.c.split == Split.TEST).limit(1)
+        if self._connection.execute(tests).first() is not None:
+            raise StoreConflict(f"domain {domain_id} is measured on its own test set, and that never changes")
+        mine = (accuracies.c.domain_id == domain_id, accuracies.c.kind == AccuracyKind.MEASURED)
+        self._connection.execute(delete(accuracies).where(*mine))
 
     def list_all(self) -> tuple[Accuracy, ...]:
         """Everything known, by version and domain."""

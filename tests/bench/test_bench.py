@@ -217,5 +217,5 @@ def test_a_refused_domain_changes_nothing(adaptd, folders, tmp_path):
     assert run.returncode == 0, run.stderr
     (row,) = json.loads((tmp_path / "out" / "results.json").read_text())["rows"]
     assert row["R"][1] == row["R"][0]
-    assert "does not recognise these images" in row["episodes"][0]["refused"]
+    assert "one class alone" in row["episodes"][0]["refused"]
     assert "1 dusk (refused 1 of 1 times)" in run.stdout

@@ -11,6 +11,14 @@ from adaptd.store import NewDrop, NewEpisode, NewVersion, Store
 HOSTILE = "[red]<script>\n\u202egnp.exe"
 
 
+LOOK = {"step": 0, "agreement": 0.5, "balance": 0.75, "nuclear_norm": 0.6, "confidence": 0.7, "classes": 2}
+TRUST = {"images": 40, "agreement": 0.5, "balance": 0.9, "spread": 1.0, "confidence": 0.7, "largest": 0.6}
+REPORT = {
+    "trust": {**TRUST, "largest_class": "a", "single_class": 0.0, "recognition": 0.45},
+    "health": [LOOK, {**LOOK, "step": 9, "agreement": 0.8, "classes": 1}],
+}
+
+
 @pytest.fixture
 def told(project):
     """A project in which night came twice, failed once and was adapted to, and everything is paused."""
@@ -32,7 +40,7 @@ def told(project):
             episode = tx.episodes.add(NewEpisode(domain.id, "grcl", 0, {}, "0" * 64))
             lease = tx.episodes.lease(episode.id, "worker", "boot", 1.0)
             tx.domains.place(domain.id)
-            tx.episodes.commit(episode.id, lease, {})
+            tx.episodes.commit(episode.id, lease, REPORT)
             parent = number - 1 or None
             tx.versions.add(NewVersion(parent, episode.id, ("a", "b"), "w", "0" * 64))
         tx.versions.set_gate(2, GateDecision(passed=False, reasons=("source fell by 25.0 %",)))
@@ -58,13 +66,15 @@ def test_a_person_reads_it_all(adaptd, told):
         "(everything): over the weekend",
         "4 files, 5.0 kB; delivery 1: 2 accepted, 1 duplicates",
         "4 files, 5.0 kB; waits",
+        "recognition 0.45; agreement 50%, balance 90%, spread 100%, confidence 70% of the source's on 40 images; 60% taken for a",
+        "health: agreement 0.50 → 0.80, balance 0.75 → 0.75, nuclear norm 0.60 → 0.60, classes predicted 2 → 1",
         "  quarantined: 4 truncated ([red]<script>\\n\\u202egnp.exe, x.gif, y.gif, …)",
         "  quarantined: 1 empty (e.png)",
         " on delivery 1 with grcl: failed, its worker died 1 times: its worker died [red]<script>\\n\\u202egnp.exe",
         "episode 1 on delivery 1 with grcl: done after 0 s",
         "  version 2: rejected, gate failed; source fell by 25.0 %",
         "  source: 75.0% measured → 50.0% measured (-25.0%)",
-        "  night: 40.0% estimated → 50.0% measured\n",
+        "  night: 40.0% estimated on images it learned from → 50.0% measured\n",
         "episode-done: episode 1 gave [red]<script>\\n\\u202egnp.exe",
     ):
         assert line in run.stdout
@@ -81,8 +91,8 @@ def test_a_program_reads_it_too(adaptd, told):
     assert [(episode["number"], episode["state"]) for episode in document["episodes"]] == [(None, "failed"), (1, "done")]
     assert document["episodes"][1]["effect"][1] == {
         "domain": "night",
-        "before": {"value": 0.4, "kind": "estimated", "n": 2},
-        "after": {"value": 0.5, "kind": "measured", "n": 2},
+        "before": {"value": 0.4, "kind": "estimated", "n": 2, "low": None, "high": None, "held_out": False},
+        "after": {"value": 0.5, "kind": "measured", "n": 2, "low": None, "high": None, "held_out": False},
     }
     assert document["quarantined"][0] == {"reason": "truncated", "count": 4, "names": [HOSTILE, "x.gif", "y.gif"]}
 

@@ -25,8 +25,10 @@ def measured(project):
             tx.episodes.commit(episode.id, lease, {})
             tx.versions.add(NewVersion(None, episode.id, ("a", "b"), "w", "0" * 64))
         for (version, domain_id), (kind, value) in R.items():
-            known = {"correct": round(value * 10)} if kind == "measured" else {"estimator": "atc"}
+            known = {"correct": round(value * 10)} if kind == "measured" else {"estimator": "range", "low": 0.58, "high": 0.83}
             tx.accuracies.record(Accuracy(version, domain_id, AccuracyKind(kind), value, 10, **known))
+        for name, value in (("atc", 0.95), ("check", 0.6)):
+            tx.accuracies.record(Accuracy(2, 2, AccuracyKind.ESTIMATED, value, 10, estimator=name))
     return project
 
 
@@ -35,7 +37,7 @@ def test_an_empty_project(adaptd, project, tmp_path):
     assert "run `adaptd source import DIR` first" in adaptd("--project", project, "matrix").stdout
     document = json.loads(adaptd("--project", project, "matrix", "--json").stdout)
     assert (document["schema"], document["R"], document["metrics"]["acc"]) == ("adaptd.matrix/1", [], None)
-    assert adaptd("--project", project, "matrix", "--csv").stdout == "episode,domain,accuracy,kind,n\n"
+    assert adaptd("--project", project, "matrix", "--csv").stdout == "episode,domain,accuracy,kind,n,low,high,held_out\n"
     run = adaptd("--project", project, "matrix", "--plot", tmp_path / "r.png")
     assert (run.returncode, run.stderr.count("\n")) == (1, 1), run.stderr
     assert "R is empty" in run.stderr
@@ -70,9 +72,9 @@ def test_two_formats_at_once(adaptd, measured):
 
 
 def test_a_table_for_people(adaptd, measured):
-    """Estimates have a tilde; the metrics stand below."""
+    """Estimates have a tilde and a range, and a mark where they flatter; the metrics stand below."""
     text = adaptd("--project", measured, "matrix").stdout
-    assert "~70.0" in text
+    assert "~70.0 (58–83)!" in text
     assert "90.0" in text
     assert "3 measured, 1 estimated" in text
 

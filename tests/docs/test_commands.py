@@ -34,7 +34,8 @@ ELSEWHERE = {
 
 CALLS = ("adaptd ", "sudo ", "podman run ")
 """How a command that calls adaptd begins."""
-FOLLOWED = {"README.md", "docs/guide.md", "docs/deploying.md"}
+FOLLOWED = {"README.md", "docs/guide.md", "docs/deploying.md", "docs/labels.md"}
+"""The last one by tests/labels/test_labels.py."""
 COMMANDS = [command for page in PAGES for command in list_commands(page)]
 INLINE = [(page.name, line) for page in PAGES for line in list_inline(page)]
 

@@ -14,7 +14,7 @@ R = Matrix(
     (0, 1),
     (
         (Entry(0.91, AccuracyKind.MEASURED, 100), None),
-        (Entry(0.0, AccuracyKind.MEASURED, 100), Entry(0.83, AccuracyKind.ESTIMATED, 50)),
+        (Entry(0.0, AccuracyKind.MEASURED, 100), Entry(0.83, AccuracyKind.ESTIMATED, 50, 0.7, 0.9, held_out=True)),
     ),
 )
 
@@ -28,13 +28,17 @@ def test_json_has_the_shape_of_the_interface():
         "R": [[0.91, None], [0.0, 0.83]],
         "kind": [["measured", None], ["measured", "estimated"]],
         "n": [[100, None], [100, 50]],
+        "low": [[None, None], [None, 0.7]],
+        "high": [[None, None], [None, 0.9]],
+        "held_out": [[False, None], [False, True]],
     }
 
 
 def test_csv():
     """A line for each known entry."""
     assert R.to_csv() == (
-        "episode,domain,accuracy,kind,n\n0,source,0.91,measured,100\n1,source,0.0,measured,100\n1,camera-7,0.83,estimated,50\n"
+        "episode,domain,accuracy,kind,n,low,high,held_out\n0,source,0.91,measured,100,,,False\n"
+        "1,source,0.0,measured,100,,,False\n1,camera-7,0.83,estimated,50,0.7,0.9,True\n"
     )
 
 

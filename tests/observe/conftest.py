@@ -19,6 +19,8 @@ import pytest
 
 from tests.conftest import FAST, REPOSITORY
 
+from .browsing import start_browser
+
 TOKEN = "a-token-of-the-tests"
 SCREENSHOTS = os.environ.get("ADAPTD_SCREENSHOTS", "")
 """A folder to write the documentation's screenshots to; the project is then one of real digits, which takes minutes."""
@@ -115,6 +117,14 @@ def shop_env() -> dict[str, str]:
     ours = {"ADAPTD_METRICS__PORT": "0", "ADAPTD_METRICS__TOKEN": TOKEN, "ADAPTD_SERVING__PORT": "0"}
     ours |= {"ADAPTD_INTAKE__SETTLE_SECONDS": "0", "ADAPTD_INTAKE__SCAN_SECONDS": "1", "PYTHONPATH": str(REPOSITORY)}
     return kept | quick | ours | {"ADAPTD_TRAINING__CHECKPOINT_SECONDS": "60", "NO_COLOR": "1"}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One for all tests of a module."""
+    driver = start_browser(tmp_path_factory.mktemp("profile"))
+    yield driver
+    driver.quit()
 
 
 @pytest.fixture(scope="session")

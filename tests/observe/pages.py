@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from adaptd.evaluation.insight import Insight
+from adaptd.evaluation.novelty import Distance, Novelty, decide
 from adaptd.library.cache import write_cache
 from adaptd.library.imageset import ImageSet
 from adaptd.library.preprocessing import Preprocessing
@@ -54,13 +55,19 @@ def _fill(tx: Transaction, layout: Layout) -> None:
         tx.versions.set_state(number, VersionState.PROMOTED)
         tx.domains.place(domain.id)
         tx.accuracies.record(Accuracy(number, source.id, AccuracyKind.MEASURED, 0.9, 100, 90))
-        tx.episodes.commit(episode.id, lease, {})
+        tx.episodes.commit(episode.id, lease, {"novelty": _novelty().to_json()} if number > 1 else {})
     tx.accuracies.record(Accuracy(2, night.id, AccuracyKind.ESTIMATED, 0.75, 60, estimator="atc"))
     tx.memories.replace(night.id, [MemoryItem(next(iter(ids.values())), night.id, HOSTILE, 0.99)])
     tx.events.add(EventKind.DOMAIN_QUEUED, HOSTILE, domain_id=odd.id)
     insight = Insight((HOSTILE, "b"), (1, 2), (night.id, night.id), (0, None), (0, 1), (1, 1), ((0, 0), (1, 1)), ((0, 1), (1, 0)))
     layout.insight(2).parent.mkdir()
     layout.insight(2).write_text(insight.to_text())
+
+
+def _novelty() -> Novelty:
+    """A drop that was compared with a domain of a hostile name."""
+    distance = Distance(HOSTILE[:63], 100, 0.97, 0.5, 0.0, HOSTILE, 0.4, 1e-9, told_apart=True)
+    return decide(HOSTILE, 60, [distance], 0.005)
 
 
 @contextlib.contextmanager

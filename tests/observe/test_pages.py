@@ -20,7 +20,7 @@ from adaptd.store import NewEpisode, Store
 from .pages import HOSTILE, make_project, serve_pages
 
 TOKEN = "correct-horse"
-PAGES = ("/", "/matrix", "/domains", "/domains/night", "/versions", "/versions/1", "/events")
+PAGES = ("/", "/matrix", "/domains", "/domains/night", "/domains/night/labels", "/versions", "/versions/1", "/events")
 
 
 @pytest.fixture
@@ -74,6 +74,14 @@ def test_hostile_names_stay_text(pages, page):
     assert "line49" not in answer.text
     if page != "/matrix":
         assert "⟨U+202E⟩gpj.exe⟨U+000A⟩line" in answer.text or "&lt;img src=x" in answer.text or page == "/versions/1"
+
+
+def test_a_domain_page_says_whether_it_is_new(pages):
+    """With its distance to every known domain."""
+    text = pages.get("/domains/night").text
+    assert "is a new domain; " in text
+    assert "How far its 60 images are from known domains" in text
+    assert "0.97</td>" in text
 
 
 def test_visible_keeps_what_people_write():
@@ -159,6 +167,37 @@ def test_changes_need_the_token_from_our_own_page(pages, root, store):
         assert len(tx.versions.list_all()) == 2
     answer = pages.post("/versions/0/restore", data={"token": TOKEN}, headers={"Origin": own, "Sec-Fetch-Site": "same-origin"})
     assert (answer.status_code, "Invalid value" in answer.text) == (409, True)
+
+
+def test_labels_need_the_token_and_an_image_of_the_domain(pages, store):
+    """One label is kept and taken back; a wrong token, another domain's image, no class: refused, and nothing changes."""
+    page, own = "/domains/night/labels", str(pages.base_url).rstrip("/")
+    with store.reading() as tx:
+        night = tx.domains.get_named("night").id
+        image = tx.images.list_for(night)[0].id
+
+    def send(accept: str = "application/json", **form: object) -> httpx.Response:
+        headers = {"Origin": own, "Accept": accept}
+        return pages.post(page, data={"token": TOKEN, "image": image} | form, headers=headers)
+
+    def labels() -> list[str]:
+        with store.reading() as tx:
+            return [item.label for item in tx.labels.list_for(night)]
+
+    assert pages.post(page, data={"token": TOKEN, "label": "b"}, headers={"Origin": "https://evil.example"}).status_code == 403
+    assert send(label="b", token="wrong").json() == {"error": "that is not the token"}
+    assert [send(label="nobody").status_code, send(label="b", image=999).status_code, send(check=1).status_code] == [
+        400,
+        400,
+        200,
+    ]
+    assert labels() == []
+    assert send(label="b").json()["measured_on"] == 1
+    assert labels() == ["b"]
+    assert send(label=make_visible(HOSTILE)).status_code == 200
+    assert labels() == [HOSTILE]
+    answer = send(accept="text/html", undo=1)
+    assert (answer.status_code, answer.headers["location"], labels()) == (303, "labels?", [])
 
 
 def test_without_a_token_nothing_can_be_changed(root, store):

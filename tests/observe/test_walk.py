@@ -4,36 +4,26 @@ With ADAPTD_SCREENSHOTS=docs/images the project is one of real digits, and the d
 """
 
 import json
-import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import REPOSITORY
-
+from .browsing import AXE, look, read, serious
 from .conftest import DOMAINS, SCREENSHOTS, TOKEN, Shop, wait_for
-
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install selenium")
 
 PAGES = {
     "overview": "/",
     "matrix": "/matrix",
     "domains": "/domains",
     "domain": "/domains/optical",
+    "labels": "/domains/optical/labels",
     "versions": "/versions",
     "version": "/versions/2",
     "events": "/events",
 }
-FLAGS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-default-apps"),
-)
-AXE = Path(os.environ.get("AXE", REPOSITORY / ".ci" / "node_modules" / "axe-core" / "axe.min.js"))
-
 SHOTS = (
     *(("overview", 1280, "light"), ("overview", 390, "dark"), ("matrix", 1280, "light")),
     *(("domain", 1280, "dark"), ("version", 1280, "light")),
@@ -42,23 +32,6 @@ COMPLETE = "return [...document.images].every((image) => image.complete)"
 POINTS = """return Math.min(...Array.from(
     document.querySelectorAll(".live-chart"), (chart) => chart.querySelector("polyline")?.points.length ?? 0))"""
 """How long the shortest line of the live charts is."""
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Chromium with a fresh profile, which writes down its console and every request."""
-    programs = shutil.which("chromium"), shutil.which("chromedriver")
-    if not all(programs):
-        pytest.skip("Chromium is not installed: apt-get install chromium chromium-driver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = programs[0]
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(programs[1]))
-    driver.set_page_load_timeout(60)
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")
@@ -83,18 +56,6 @@ def shop(new_shop: Shop, pictures: dict[str, Path], tmp_path_factory: pytest.Tem
 def busy(shop: Shop) -> str:
     """The address of its pages."""
     return shop.address
-
-
-def look(browser: Any, width: int, scheme: str) -> None:
-    """As a phone or a desktop, by day or by night."""
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
-
-
-def read(browser: Any, selector: str) -> str:
-    """The text of an element, in one go: parts of a page are replaced under the reader's eyes."""
-    return browser.execute_script("return document.querySelector(arguments[0]).textContent", selector)
 
 
 def requests(browser: Any) -> set[str]:
@@ -153,18 +114,6 @@ def test_every_page_is_sound(browser, busy, page, width, scheme):
         assert sum(".png" in url for url in asked) >= 20
     if AXE.exists():
         assert serious(browser) == []
-
-
-def serious(browser: Any) -> list[str]:
-    """What axe-core calls serious or critical."""
-    browser.execute_script(AXE.read_text(encoding="utf-8"))
-    found = browser.execute_async_script("const done = arguments[0]; axe.run().then((found) => done(found.violations));")
-    return [
-        f"{item['id']}: {node['html'][:200]} {node['failureSummary']}"
-        for item in found
-        if item["impact"] in {"serious", "critical"}
-        for node in item["nodes"]
-    ]
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm install --prefix .ci axe-core")

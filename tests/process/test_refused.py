@@ -1,5 +1,7 @@
 """A drop that the model does not recognise: nothing is learned from it, and the person is told."""
 
+import json
+
 
 def test_a_drop_of_one_class_alone_is_refused(adapted_shop, start, paint, tmp_path):
     """The domain fails with the reason, R and the served version stay, and the next drop is learned from as ever."""
@@ -10,7 +12,13 @@ def test_a_drop_of_one_class_alone_is_refused(adapted_shop, start, paint, tmp_pa
     daemon = start(shop)
     daemon.until(ones="failed")
     assert (shop.published(), shop.rows("SELECT * FROM accuracies")) == before
-    assert "does not recognise these images" in shop.does("explain", "ones").stdout.replace("\n", " ")
+    told = shop.does("explain", "ones").stdout.replace("\n", " ")
+    assert "one class alone" in told
+    assert "100% taken for a" in told
+    ((report, details),) = shop.rows(
+        "SELECT e.report, v.details FROM episodes e JOIN events v ON v.episode_id = e.id WHERE e.state = 'failed'"
+    )
+    assert json.loads(report)["trust"] == json.loads(details)["trust"]
     paint(tmp_path / "good", 10, seed=2, shift=20, flat=True)
     (tmp_path / "good").rename(shop.root / "inbox" / "good")
     daemon.until(good="done")

@@ -98,6 +98,31 @@ def test_unlabelled_domains_need_memory_and_estimate():
         assert ("agreement with its memory" in " ".join(outcome.reasons)) is (memory is bad or outcome.passed)
 
 
+def test_a_pessimistic_estimate_that_falls_holds_a_candidate():
+    """Both ways on are told; estimates that are ignored let it pass; and a measured loss speaks for itself."""
+    truth = labels(400)
+    worse = Comparison("camera-7", "check", wrong(truth, slice(0, 60)), truth, truth)
+    held = judge([steady(), worse], SETTINGS, CLASSES, number=4)
+    assert not held.passed
+    assert "agreement with the check models, the pessimistic estimate, went from 100.0% to 85.0% on 400 images" in held.reasons[0]
+    assert "`adaptd promote 4`" in held.reasons[0]
+    assert "`adaptd labels template camera-7`" in held.reasons[0]
+    assert judge([steady(), worse], GateSettings(estimates="ignore"), CLASSES).passed
+    lost = judge([on_test("source", truth, wrong(truth, slice(0, 60)), truth), worse], SETTINGS, CLASSES, number=4)
+    assert not any("adaptd promote" in reason for reason in lost.reasons)
+
+
+def test_a_collapse_on_the_new_domain_counts_without_any_label():
+    """Also where estimates are ignored; to stop calling nearly everything by one name is no collapse."""
+    before = labels(300)
+    collapsed = judge(
+        [steady(), Comparison("new", "classes", np.zeros_like(before), before)], GateSettings(estimates="ignore"), CLASSES
+    )
+    assert [reason.partition(", class ")[2][:13] for reason in collapsed.reasons] == ["dog collapsed", "owl collapsed"]
+    spread = np.where(np.arange(300) < 250, 0, before)
+    assert judge([steady(), Comparison("new", "classes", before, spread)], SETTINGS, CLASSES).passed
+
+
 def test_a_class_that_vanishes_is_named():
     """Accuracy alone would allow it: the class is rare."""
     truth = np.r_[np.zeros(990, int), np.full(10, 2)]
@@ -163,7 +188,8 @@ def test_many_domains_do_not_reject_by_luck():
 
 
 predictions = st.lists(st.integers(0, 2), min_size=1, max_size=80).map(np.array)
-tolerances = st.builds(GateSettings, **dict.fromkeys(GateSettings.model_fields, st.floats(0, 1)))
+shares = [name for name, field in GateSettings.model_fields.items() if field.annotation is float]
+tolerances = st.builds(GateSettings, **dict.fromkeys(shares, st.floats(0, 1)))
 
 
 @given(before=predictions, truth=st.integers(0, 2), settings=tolerances, estimate=st.floats(0, 1))
@@ -174,6 +200,8 @@ def test_identical_predictions_always_pass(before, truth, settings, estimate):
         on_test("source", before, before, answers),
         Comparison("old", "memory", before, before, answers),
         Comparison("old", "estimate", before, before, estimates=(estimate, estimate)),
+        Comparison("new", "check", before, before, answers),
+        Comparison("new", "classes", before, before),
     ]
     assert judge(comparisons, settings, CLASSES).passed
 

@@ -16,6 +16,7 @@ from adaptd.records import (
     MemoryItem,
     NewImage,
     Progress,
+    Purpose,
     Split,
     VersionState,
 )
@@ -262,10 +263,14 @@ class TestEpisodes:
             assert new.fence == old.fence + 1
         with pytest.raises(StoreConflict, match="taken by another worker"), store.writing() as tx:
             tx.episodes.progress(key, old, Progress("training", 5, 10))
+        with pytest.raises(StoreConflict, match="taken by another worker"), store.writing() as tx:
+            tx.episodes.report(key, old, {"novelty": {}})
         with store.writing() as tx:
             tx.episodes.progress(key, new, Progress("training", 7, 10))
+            tx.episodes.report(key, new, {"novelty": {"verdict": "new"}})
             episode = tx.episodes.get(key)
             assert (episode.progress.step, episode.attempts, episode.lease) == (7, 2, new)
+            assert episode.report == {"novelty": {"verdict": "new"}}
 
     def test_numbers_are_given_at_commit(self, store):
         """T counts committed episodes only, whatever the order of queueing."""
@@ -365,6 +370,52 @@ def test_a_memory_is_replaced_as_a_whole(store):
         assert tx.memories.counts() == {key: 2}
 
 
+class TestLabels:
+    def test_a_label_is_given_replaced_and_taken_back(self, store):
+        """One an image, for one purpose; oldest first; counted by domain and purpose."""
+        with store.writing() as tx:
+            key = add_domain(tx)
+            a, b, c = tx.images.add_many(key, [image("a"), image("b"), image("c")]).values()
+            before = tx.labels.stamp()
+            tx.labels.give(key, {a: "cat", b: "dog"})
+            assert tx.labels.give(key, {c: "cat"}, Purpose.TEACH) == {Purpose.TEACH: 1}
+            assert tx.labels.stamp() != before
+            assert tx.labels.counts() == {(key, Purpose.MEASURE): 2, (key, Purpose.TEACH): 1}
+            tx.labels.give(key, {a: "dog"})
+            assert {item.image_id: item.label for item in tx.labels.list_for(key)} == {a: "dog", b: "dog", c: "cat"}
+            assert [item.image_id for item in tx.labels.list_for(key, Purpose.TEACH)] == [c]
+            assert tx.labels.remove([a, c, c + 100]) == 2
+            assert [item.image_id for item in tx.labels.list_for(key)] == [b]
+            assert tx.labels.list_for(key + 1) == ()
+
+    def test_labels_go_with_their_delivery(self, store):
+        """They stand in the way of nothing, and are told by content before."""
+        with store.writing() as tx:
+            key = add_domain(tx)
+            ids = tx.images.add_many(key, [image("a"), image("b", delivery=2)])
+            tx.labels.give(key, dict.fromkeys(ids.values(), "cat"))
+            assert [item.label for item in tx.labels.list_by_content(key, 2).values()] == ["cat"]
+            assert tx.labels.list_by_content(key, 2).keys() == {"b" * 64}
+            tx.images.remove_delivery(key, 2)
+            assert [item.image_id for item in tx.labels.list_for(key)] == [ids["a" * 64]]
+            assert (tx.images.has_any(key, Split.TRAIN), tx.images.has_any(key, Split.TEST)) == (True, False)
+
+    @pytest.mark.parametrize("wanted", Purpose)
+    def test_what_is_measured_on_is_never_taught(self, store, wanted):
+        """Where images are held out, these are measured on and all others teach, whatever is wanted."""
+        with store.writing() as tx:
+            key = add_domain(tx)
+            ids = tx.images.add_many(key, [image("a"), image("b", split=Split.HELD_OUT)])
+            given = tx.labels.give(key, dict.fromkeys(ids.values(), "cat"), wanted)
+            assert given == {Purpose.TEACH: 1, Purpose.MEASURE: 1}
+            assert [item.image_id for item in tx.labels.list_for(key, Purpose.MEASURE)] == [ids["b" * 64]]
+
+    def test_a_label_needs_its_image(self, store):
+        """The database itself refuses one for an image that is not there."""
+        with pytest.raises(StoreError), store.writing() as tx:
+            tx.labels.give(add_domain(tx), {7: "cat"})
+
+
 class TestVersions:
     def test_numbers_have_no_gap(self, store):
         """1, 2, 3; classes keep their order."""
@@ -398,6 +449,19 @@ class TestVersions:
             tx.accuracies.record(Accuracy(first.version, first.domain_id, AccuracyKind.MEASURED, 0.6, 10, correct=6))
         with store.reading() as tx:
             assert tx.accuracies.list_all() == (first,)
+
+    def test_a_measurement_by_given_labels_can_be_forgotten(self, store):
+        """The estimate beside it stays; what a test set of the domain's own said cannot be forgotten."""
+        with store.writing() as tx:
+            version, domain = add_version(tx), tx.domains.get_named("camera-7").id
+            tx.accuracies.record(Accuracy(version, domain, AccuracyKind.ESTIMATED, 0.4, 10, estimator="atc"))
+            tx.accuracies.record(Accuracy(version, domain, AccuracyKind.MEASURED, 0.5, 10, correct=5))
+            tx.accuracies.forget_measured(domain)
+            assert [item.kind for item in tx.accuracies.list_all()] == ["estimated"]
+            tx.accuracies.record(Accuracy(version, domain, AccuracyKind.MEASURED, 0.6, 10, correct=6))
+            tx.images.add_many(domain, [image("a", split=Split.TEST, label="a")])
+        with pytest.raises(StoreConflict), store.writing() as tx:
+            tx.accuracies.forget_measured(domain)
 
     def test_estimates_stand_beside_measurements(self, store):
         """An estimate is replaced by a newer one and never by a measurement."""

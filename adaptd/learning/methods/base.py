@@ -1,8 +1,8 @@
 """The seam between the loop and the methods: a base class whose hooks do nothing. A method overrides those it needs.
 
-An episode goes: `choose_pools` (what is in a batch) → `build` (networks and steppers) → `begin` at a fresh start, or `restore`
-after a checkpoint → for every step `update` and, once the step is taken, `follow`; `begin_epoch` before every epoch but the
-first → `remember`.
+An episode goes: `choose_pools` (what is in a batch) → `build` (networks and steppers) → at a fresh start `check` (whether to
+learn from the domain at all) and `begin`, or `restore` after a checkpoint → for every step `update` and, once the step is taken,
+`follow`; `begin_epoch` before every epoch but the first → `remember`.
 
 A method asks for the groups it trains (`train`) and adds networks of its own (`add_network`); both are checkpointed and restored
 for it, as are the tensors in the attributes that `kept` names. In `update` it gives its steppers gradients. Those that have one
@@ -27,6 +27,7 @@ from adaptd.learning.parameters import Parameters
 from adaptd.learning.plan import Plan
 from adaptd.learning.stepper import Stepper
 from adaptd.learning.survey import Surveys
+from adaptd.learning.trust import Trust
 from adaptd.sections import Section
 
 Options = TypeVar("Options", bound=Section)
@@ -74,6 +75,13 @@ class Method(Generic[Options]):
 
     def build(self) -> None:
         """Add networks and ask for steppers, the same each time."""
+
+    def check(self, trust: Trust) -> None:
+        """Whether to learn from the target at all, by how the model sees it before the first step.
+
+        Raises:
+            DomainNotRecognised: it had better not.
+        """
 
     def begin(self, surveys: Surveys) -> None:
         """A fresh start: what the model sees in everything, before the first step."""

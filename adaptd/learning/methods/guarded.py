@@ -17,10 +17,10 @@ from adaptd.learning.methods.foundation import MEMORY, SOURCE, TARGET
 from adaptd.learning.methods.labelling import NOT_YET, Labelling, choose, label, spread_memory
 from adaptd.learning.methods.options import GuardedOptions
 from adaptd.learning.methods.registry import section_name
-from adaptd.learning.methods.trust import check_recognised
 from adaptd.learning.seeding import generator
 from adaptd.learning.stepper import NotFinite, Stepper
 from adaptd.learning.survey import Survey, Surveys, mean_probabilities, survey
+from adaptd.learning.trust import Trust, check_recognised
 
 LEAST_SHARE = 0.2
 """Share of the images that is learned from however little is agreed on."""
@@ -62,24 +62,26 @@ class Guarded(Method[GuardedOptions]):
         self._weights = [1.0, *(weights[pool.name] for pool in self.pools[:-1])]
         self.stepper = self.train("encoder", "classifier", rows=len(self.pools))
 
+    def check(self, trust: Trust) -> None:
+        """Refuse a domain whose pseudo-labels would teach mistakes."""
+        check_recognised(trust, self.options.min_agreement, f"method.{section_name(self.name)}.min_agreement")
+
     def begin(self, surveys: Surveys) -> None:
         """Pseudo-labels for the first epoch."""
         assert surveys.target is not None
         assert surveys.source.centroids is not None
         self.centroids = surveys.source.centroids
         self.agreements = torch.empty(0, dtype=torch.float64)
-        agreement = self.look(surveys.target, 0)
-        check_recognised(agreement, self.options.min_agreement, f"method.{section_name(self.name)}.min_agreement")
+        self.look(surveys.target, 0)
 
     def begin_epoch(self, epoch: int) -> None:
         """Look at the whole target again."""
         self.look(survey(self.model, self._target.sets[0]), epoch)
 
-    def look(self, target: Survey, epoch: int) -> float:
-        """Decide which images take part in this epoch, and as what; how far classifier and clusters agree."""
+    def look(self, target: Survey, epoch: int) -> None:
+        """Decide which images take part in this epoch, and as what."""
         labelling, self.labels = self._judge(target, epoch)
         self.agreements = torch.cat([self.agreements, torch.tensor([labelling.agreement], dtype=torch.float64)])
-        return labelling.agreement
 
     def update(self, batch: Batch) -> Update:
         """The objective's gradient, bent as far as the constraints ask for."""

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from adaptd.learning.grcl import MemorySelection, class_ranks, pseudo_labels
+from adaptd.learning.health import kappa
 from adaptd.learning.methods.propagation import propagate
-from adaptd.learning.methods.trust import kappa
 from adaptd.learning.settings import MemorySettings
 
 NOT_YET = -1

@@ -49,7 +49,9 @@ class GuardedOptions(Section):
     source_weight: NotNegative = Field(1.0, description="weight of the source's cross-entropy")
     memory_weight: NotNegative = Field(1.0, description="weight of the memories' cross-entropy")
     min_agreement: Share = Field(
-        0.35, description="refuse a domain on which classifier and clusters agree less than this beyond chance"
+        0.4,
+        description="refuse a domain that the model recognises less, from 0 (one class of the source alone) to 1 (the source); "
+        "0: refuse nothing",
     )
     patience: CountOrZero = Field(
         3, description="epochs without better agreement after which an episode ends with one more; 0: never early"

@@ -7,13 +7,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.convertors import IntegerConvertor, StringConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from adaptd.errors import AdaptdError, RequestRefused, StoreError
 from adaptd.observe.dashboard.actions import ACTIONS, MAX_FORM_BYTES, Actions
 from adaptd.observe.dashboard.domains import view_domain, view_domains
+from adaptd.observe.dashboard.labelling import change_labels, view_labels
 from adaptd.observe.dashboard.matrix import view_matrix
 from adaptd.observe.dashboard.overview import view_events, view_overview
 from adaptd.observe.dashboard.rendering import STATIC, render
@@ -65,6 +66,7 @@ class Dashboard:
             ),
             "/domains": ("domains.html", lambda tx, _: view_domains(tx)),
             "/domains/{name:name}": ("domain.html", lambda tx, request: view_domain(tx, site, request.path_params["name"])),
+            "/domains/{name:name}/labels": ("labels.html", self._view_labels),
             "/versions": ("versions.html", lambda tx, request: view_versions(tx, site, _number(request, "before"))),
             "/versions/{number:number}": (
                 "version.html",
@@ -74,6 +76,7 @@ class Dashboard:
         }
         return [
             *(Route(address, self._page(template, view)) for address, (template, view) in pages.items()),
+            Route("/domains/{name:name}/labels", self._label, methods=["POST"], max_body_size=MAX_FORM_BYTES),
             Route("/matrix.csv", self._csv),
             Route("/domains/{name:name}/images/{image:number}.png", self._picture),
             *(
@@ -144,6 +147,32 @@ class Dashboard:
             return self._html("done.html", {"result": result, "number": number}, 200 if result.succeeded else 409)
 
         return answer
+
+    def _view_labels(self, tx: Transaction, request: Request) -> dict[str, Any]:
+        count, image = _number(request, "count"), _number(request, "image")
+        teach = "teach" in request.query_params
+        return view_labels(tx, self._site, request.path_params["name"], count, image, teach=teach)
+
+    async def _label(self, request: Request) -> Response:
+        """One label from the page: told as JSON to its script, else the next image."""
+        wants_json = request.headers.get("accept", "") == "application/json"
+        try:
+            form = await self._actions.read(request)
+            known = await run_in_threadpool(self._change_labels, request, form)
+        except RequestRefused as problem:
+            if not wants_json:
+                raise
+            return JSONResponse({"error": str(problem)}, problem.status)
+        except AdaptdError as problem:
+            if not wants_json:
+                raise
+            return JSONResponse({"error": str(problem)}, 503 if isinstance(problem, StoreError) else 404)
+        # Relative, so that it holds behind a proxy too: the same page, with the next image.
+        return JSONResponse(known) if wants_json else RedirectResponse(f"labels?{request.url.query}", 303)
+
+    def _change_labels(self, request: Request, form: dict[str, str]) -> dict[str, Any]:
+        with self._site.store.writing() as tx:
+            return change_labels(tx, self._site, request.path_params["name"], form, teach="teach" in request.query_params)
 
     async def _listen(self, _: Request) -> Response:
         self.pulse.check_room()

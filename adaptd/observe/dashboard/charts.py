@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adaptd.evaluation.matrix import Entry, Matrix
+from adaptd.evaluation.matrix import Entry, Matrix, format_interval
 
 WIDTH, HEIGHT = 640, 260
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 10, 28
@@ -83,5 +83,5 @@ def _ticks(low: float) -> list[float]:
 
 
 def _mark(at: tuple[float, float], matrix: Matrix, row: int, entry: Entry) -> Mark:
-    text = f"after episode {matrix.episodes[row]}: {100 * entry.value:.1f} % {entry.kind}"
+    text = f"after episode {matrix.episodes[row]}: {100 * entry.value:.1f} % {entry.kind}{format_interval(entry.low, entry.high)}"
     return Mark(*at, text, entry.kind == "estimated")

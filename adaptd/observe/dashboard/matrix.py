@@ -65,4 +65,5 @@ def _few(columns: Sequence[int]) -> list[int]:
 def _cell(entry: Entry | None) -> dict[str, Any] | None:
     if entry is None:
         return None
-    return {"value": entry.value, "kind": str(entry.kind), "n": entry.n, "heat": heat(entry.value)}
+    shown = {"value": entry.value, "kind": str(entry.kind), "n": entry.n, "low": entry.low, "high": entry.high}
+    return shown | {"heat": heat(entry.value), "flatters": entry.is_on_own_ground}

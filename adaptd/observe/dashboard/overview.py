@@ -76,7 +76,7 @@ def compare(tx: Transaction, version: Version) -> list[dict[str, Any]]:
         old = before.get(domain_id)
         change = now.value - old.value if old is not None and old.kind is now.kind else None
         rows.append({"domain": domains[domain_id].name, "value": now.value, "kind": str(now.kind), "n": now.n})
-        rows[-1] |= {"low": now.low, "high": now.high, "before": old and old.value, "change": change}
+        rows[-1] |= {"low": now.low, "high": now.high, "held_out": now.held_out, "before": old and old.value, "change": change}
     return rows
 
 

@@ -25,7 +25,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for word in (wording.percent, wording.points, wording.moment, wording.duration, wording.count):
+    for word in (wording.percent, wording.interval, wording.points, wording.moment, wording.duration, wording.count):
         environment.filters[word.__name__] = word
     environment.globals |= {"tone_of": tone_of, "meanings": EVENTS, "adaptd_version": __version__}
     return environment

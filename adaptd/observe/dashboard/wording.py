@@ -1,8 +1,10 @@
 """How values become words on a page: shares, moments, durations, and names that would rather not be seen as they are."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from adaptd.evaluation.matrix import format_interval
 from adaptd.text import is_hidden
 
 NOTHING = "–"
@@ -21,6 +23,11 @@ def make_visible(value: Any) -> Any:
 def percent(share: float | None, digits: int = 1) -> str:
     """0.912 → 91.2 %."""
     return NOTHING if share is None else f"{100 * share:.{digits}f} %"
+
+
+def interval(entry: Mapping[str, Any], sign: str = " %") -> str:
+    """Of an accuracy: ` (58–83 %)`; empty where there is none."""
+    return format_interval(entry.get("low"), entry.get("high"), sign)
 
 
 def points(change: float | None) -> str:

@@ -1,5 +1,6 @@
 """Guarded self-training: who takes part, and what the step promises."""
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -95,14 +96,39 @@ def test_an_episode_that_converged_resumes_to_the_same_end(begin):
         assert torch.equal(resumed.method.parameters.theta, whole.method.parameters.theta)
 
 
-def test_what_it_does_not_recognise_it_refuses(begin, squares, settings):
-    """A drop of one class alone is refused before the first step, and the model stays as it was."""
+def refuse(begin, settings, target: ImageSet, said: str) -> None:
+    """Before the first step, and the model stays as it was."""
     episode = begin()
-    mixed = squares(90, 5000, tint=60)
-    ones = mixed.labels == 1
-    data = EpisodeData(episode.data.source, (), ImageSet(mixed.ids[ones], mixed.pixels[ones], None))
-    model = episode.model
+    model, data = episode.model, EpisodeData(episode.data.source, (), target)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    with pytest.raises(DomainNotRecognised, match=r"does not recognise these images.*lower method\.guarded\.min_agreement"):
+    with pytest.raises(DomainNotRecognised, match=said):
         list(Training(model, data, Plan.for_adaptation(settings(), "guarded")))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    trusting = settings(options={"guarded": {"min_agreement": 0.0}})
+    next(iter(Training(model, data, Plan.for_adaptation(trusting, "guarded"))))
+
+
+def test_one_class_alone_is_refused(begin, squares, settings):
+    """However alike its images are to one class of the source; with the setting at 0 it is learned from."""
+    mixed = squares(90, 5000, tint=60)
+    ones = mixed.labels == 1
+    refuse(
+        begin, settings, ImageSet(mixed.ids[ones], mixed.pixels[ones], None), r"one class alone.*method\.guarded\.min_agreement"
+    )
+
+
+def test_noise_is_refused(begin, squares, settings):
+    """Images without content, all alike to the model."""
+    noise = np.random.default_rng(0).integers(0, 256, (60, 3, 16, 16), dtype=np.uint8)
+    refuse(begin, settings, ImageSet(np.arange(60), noise), "does not recognise|one class alone")
+
+
+def test_a_hard_domain_is_not_refused(begin, squares, settings):
+    """Contrast gone to a third and noise over it: less is right than at home, every class is still seen."""
+    episode = begin()
+    clear = squares(90, 6000, tint=60)
+    hard = (clear.pixels / 3 + np.random.default_rng(0).integers(0, 60, clear.pixels.shape)).astype(np.uint8)
+    data = EpisodeData(episode.data.source, (), ImageSet(clear.ids, hard))
+    training = Training(episode.model, data, Plan.for_adaptation(settings(), "guarded"))
+    next(iter(training))
+    assert 0.4 <= training.watch.trust.recognition < 1

@@ -1,12 +1,9 @@
-"""What a model takes images for, which of them are learned from, and when it had better not."""
+"""What a model takes images for, and which of them are learned from."""
 
-import pytest
 import torch
 from torch.nn import functional
 
-from adaptd.errors import DomainNotRecognised
 from adaptd.learning.methods.labelling import NOT_YET, Labelling, choose, label, spread_memory
-from adaptd.learning.methods.trust import check_recognised, kappa
 from adaptd.learning.seeding import generator
 from adaptd.learning.settings import MemorySettings
 
@@ -40,30 +37,6 @@ def test_the_surest_of_each_class_are_chosen():
     assert bool(chosen[21:30].all()), "the surest of them"
     assert chosen[30:].tolist() == [False] * 3 + [True] * 3
     assert not (choose(Labelling(labels, torch.zeros(36), 1.0), 1.0, 4) != NOT_YET).any(), "not sure at all"
-
-
-@pytest.mark.parametrize(
-    ("second", "expected"),
-    [([0, 0, 1, 1], 1.0), ([1, 1, 0, 0], -1.0), ([0, 1, 0, 1], 0.0), ([0, 0, 0, 0], 0.0)],
-    ids=["same", "opposite", "independent", "one-class"],
-)
-def test_kappa(second, expected):
-    """κ is 1 for the same labels, 0 for chance, also where one class alone is named, and below for worse."""
-    assert kappa(torch.tensor([0, 0, 1, 1]), torch.tensor(second), 2) == pytest.approx(expected)
-
-
-def test_one_class_twice_is_no_agreement():
-    """Two witnesses who only ever say the same word have agreed on nothing."""
-    assert kappa(torch.zeros(5, dtype=torch.long), torch.zeros(5, dtype=torch.long), 3) == 0.0
-
-
-def test_the_refusal_says_what_to_do():
-    """A domain that is not recognised is refused with the figure and the setting."""
-    with pytest.raises(
-        DomainNotRecognised, match=r"agree by 0\.12 beyond chance, and method\.guarded\.min_agreement asks for 0\.35"
-    ):
-        check_recognised(0.12, 0.35, "method.guarded.min_agreement")
-    check_recognised(0.35, 0.35, "method.guarded.min_agreement")
 
 
 def test_a_memory_is_spread_over_classes_and_sureness():

@@ -1,0 +1,112 @@
+"""Check models: small networks that learn from the source alone, to be asked for a second opinion about a domain without labels.
+
+They see images at 32 pixels or less, changed so strongly that only shapes are left to go by, and take each domain's statistics
+for normalisation. They never see what another model takes a domain's images for. Who asks them, and what follows, is `checks`'.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from adaptd.library.imageset import ImageSet
+
+SIDE = 32
+WIDTHS = (16, 32, 64)
+HIDDEN = 64
+BATCH = 64
+LEAST_STEPS, MOST_STEPS, EPOCHS = 60, 600, 12
+"""Training takes so many passes over the source, within these bounds."""
+RATE, SMOOTHING = 0.006, 0.05
+STATISTICS_IMAGES = 512
+"""Images of a domain that its statistics are taken from."""
+
+
+class CheckModel(nn.Module):
+    """Three convolutions and a hidden layer, each with batch normalisation. Takes float images in 0…1, [n, 3, side, side]."""
+
+    def __init__(self, classes: int, side: int) -> None:
+        super().__init__()
+        self.side = side
+        layers: list[nn.Module] = []
+        for before, width in zip((3, *WIDTHS), WIDTHS, strict=False):
+            layers += [nn.Conv2d(before, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2)]
+        left = side // 2 ** len(WIDTHS)
+        layers += [nn.Flatten(), nn.Linear(WIDTHS[-1] * left * left, HIDDEN), nn.BatchNorm1d(HIDDEN), nn.ReLU()]
+        self.layers = nn.Sequential(*layers, nn.Linear(HIDDEN, classes))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits, [n, classes]; every image has its own brightness and contrast taken out first."""
+        spread = images.std(dim=(1, 2, 3), keepdim=True) + 0.05
+        logits: Tensor = self.layers((images - images.mean(dim=(1, 2, 3), keepdim=True)) / spread)
+        return logits
+
+
+def train_check(source: ImageSet, classes: int, seed: int) -> CheckModel:
+    """A check model from a labelled source; the same seed gives the same one."""
+    assert source.labels is not None
+    labels = torch.from_numpy(np.array(source.labels))
+    steps = min(MOST_STEPS, max(LEAST_STEPS, EPOCHS * -(-len(source) // BATCH)))
+    random = torch.Generator().manual_seed(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = CheckModel(classes, min(SIDE, max(8, source.pixels.shape[2] // 8 * 8)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=1e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
+    model.train()
+    for _ in range(steps):
+        rows = torch.randint(len(source), (min(BATCH, max(2, len(source))),), generator=random)
+        images = strengthen(_resize(source.pixels[rows.numpy()], model.side), random)
+        loss = functional.cross_entropy(model(images), labels[rows], label_smoothing=SMOOTHING)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()
+    return model
+
+
+def ask_check(model: CheckModel, images: ImageSet, statistics: ImageSet, batch_size: int) -> NDArray[np.float64]:
+    """Class probabilities, [n, classes], of images from a domain that another set of its images stands for."""
+    with torch.no_grad():
+        _take_statistics(model, statistics)
+        model.eval()
+        starts = range(0, len(images), batch_size)
+        found = [model(_resize(images.pixels[i : i + batch_size], model.side)).double().softmax(dim=1) for i in starts]
+    answers: NDArray[np.float64] = torch.cat(found).numpy()
+    return answers
+
+
+def strengthen(images: Tensor, random: torch.Generator) -> Tensor:
+    """Images as a check model learns from them: turned and scaled, colours mixed or inverted, with patches of light and noise."""
+    count = len(images)
+
+    def draw(low: float, high: float, *shape: int) -> Tensor:
+        return low + (high - low) * torch.rand(count, *shape, generator=random)
+
+    angle, zoom, slant = draw(-0.35, 0.35), draw(0.8, 1.25), draw(-0.3, 0.3)
+    cos, sin = angle.cos() * zoom, angle.sin() * zoom
+    matrix = torch.stack([cos, slant * cos - sin, sin, slant * sin + cos], dim=1).view(-1, 2, 2)
+    grid = functional.affine_grid(functional.pad(matrix, (0, 1)), list(images.shape), align_corners=False)
+    turned = functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
+    turned = torch.where(draw(0, 1, 1, 1, 1) < 0.5, 1 - turned, turned)
+    weights = draw(-0.5, 1.5, 3, 3)
+    coloured = torch.einsum("nij,njhw->nihw", weights / weights.sum(dim=2, keepdim=True).clamp_min(0.5), turned)
+    lights = functional.interpolate(draw(-1, 1, 3, 5, 5), size=images.shape[2:], mode="bilinear", align_corners=False)
+    noise = torch.randn(images.shape, generator=random)
+    return coloured.clamp(-0.5, 1.5) + draw(0, 0.6, 1, 1, 1) * lights + draw(0, 0.1, 1, 1, 1) * noise
+
+
+def _take_statistics(model: CheckModel, images: ImageSet) -> None:
+    """Normalise with the statistics of these images, whatever was learned with."""
+    rows = np.unique(np.linspace(0, len(images) - 1, min(len(images), STATISTICS_IMAGES)).round().astype(np.int64))
+    norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)]
+    for norm in norms:
+        norm.momentum = 1.0
+    model.train()
+    model(_resize(images.pixels[rows if len(rows) > 1 else np.repeat(rows, 2)], model.side))
+
+
+def _resize(pixels: NDArray[np.uint8], side: int) -> Tensor:
+    images = torch.from_numpy(np.array(pixels)).float().div_(255)
+    return images if images.shape[2:] == (side, side) else functional.interpolate(images, size=(side, side), mode="area")

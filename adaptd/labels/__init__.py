@@ -1,0 +1,1 @@
+"""Labels that people give to images which came without: chosen, read, kept, and measured on."""

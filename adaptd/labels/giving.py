@@ -1,0 +1,54 @@
+"""Labels into the store and out of it. Whatever was measured with others is forgotten in the same step, to be measured anew."""
+
+from collections.abc import Iterable, Mapping
+
+from adaptd.records import EventKind, Purpose, Split
+from adaptd.store import Store, Transaction
+
+
+def give_labels(tx: Transaction, domain_id: int, labels: Mapping[int, str], *, teach: bool = False) -> dict[Purpose, int]:
+    """Keep labels that fit; how many are for which purpose."""
+    counts = tx.labels.give(domain_id, labels, Purpose.TEACH if teach else Purpose.MEASURE)
+    if Purpose.MEASURE in counts:
+        _forget(tx, domain_id)
+    return counts
+
+
+def take_back(tx: Transaction, domain_id: int, image_ids: Iterable[int]) -> int:
+    """Remove labels of a domain; how many there were."""
+    wanted = set(image_ids)
+    known = [label for label in tx.labels.list_for(domain_id) if label.image_id in wanted]
+    if any(label.purpose is Purpose.MEASURE for label in known):
+        _forget(tx, domain_id)
+    return tx.labels.remove([label.image_id for label in known])
+
+
+def import_labels(store: Store, name: str, labels: Mapping[int, str], origin: str, *, teach: bool) -> dict[Purpose, int]:
+    """Labels of a file, all in one transaction, with a line in the domain's story."""
+    with store.writing() as tx:
+        domain = tx.domains.get_named(name)
+        counts = give_labels(tx, domain.id, labels, teach=teach)
+        message = f"{len(labels)} labels from {origin}: {tell_purposes(counts)}"
+        tx.events.add(EventKind.LABELS_GIVEN, message, domain_id=domain.id)
+    return counts
+
+
+def remove_labels(store: Store, name: str, image_ids: Iterable[int]) -> int:
+    """The same backwards."""
+    with store.writing() as tx:
+        domain = tx.domains.get_named(name)
+        removed = take_back(tx, domain.id, image_ids)
+        if removed:
+            tx.events.add(EventKind.LABELS_REMOVED, f"{removed} labels were taken back", domain_id=domain.id)
+    return removed
+
+
+def tell_purposes(counts: Mapping[Purpose, int]) -> str:
+    """In words."""
+    words = {Purpose.MEASURE: "to measure on", Purpose.TEACH: "to teach"}
+    return ", ".join(f"{count} {words[purpose]}" for purpose, count in sorted(counts.items()))
+
+
+def _forget(tx: Transaction, domain_id: int) -> None:
+    if not tx.images.has_any(domain_id, Split.TEST):
+        tx.accuracies.forget_measured(domain_id)

@@ -1,0 +1,111 @@
+"""What the product's own estimators say of every stored version on every target, beside the truth that it cannot see."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from adaptd.evaluation.checks import Checks
+from adaptd.evaluation.evaluator import measure
+from adaptd.evaluation.predictions import predict_domains
+from adaptd.evaluation.rows import RowMaker
+from adaptd.learning.weights import load_classifier
+from adaptd.library.imageset import ImageSet
+from adaptd.project.settings import EvaluationSettings
+from adaptd.records import AccuracyKind, Domain, DomainState
+from benchmarks.estimates.versions import Ground
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One version on one target. `before`: it had not learned from it yet; `fresh`: it has just done so."""
+
+    method: str
+    seed: int
+    episode: int
+    domain: str
+    before: bool
+    fresh: bool
+    n: int
+    true: float
+    values: dict[str, float]
+    low: float
+    high: float
+
+
+class GroundImages:
+    """A ground as the product sees images: the targets have no test set."""
+
+    def __init__(self, ground: Ground) -> None:
+        now = datetime.now(UTC)
+        names = [domain.name for domain in ground.recipe.domains]
+        self.domains = tuple(Domain(i, name, i, DomainState.DONE, None, 0, 0, now, now) for i, name in enumerate(names))
+        self._ground = ground
+
+    @property
+    def source(self) -> Domain:
+        """Domain 0."""
+        return self.domains[0]
+
+    def open_train(self, domain: Domain) -> ImageSet:
+        """What is learned from; only the source's has labels."""
+        images = self._ground.recipe.domains[domain.id].train
+        return images.unlabelled() if domain.id else images
+
+    def has_test(self, domain: Domain) -> bool:
+        """Only the source has one that models may see."""
+        return not domain.id
+
+    def open_test(self, domain: Domain) -> ImageSet | None:
+        """The source's."""
+        return None if domain.id else self._ground.recipe.domains[0].test
+
+    def open_unlabelled(self, domain: Domain) -> ImageSet:
+        """The held-out images."""
+        return self._ground.held_out[domain.name]
+
+    def open_memory(self, _: Domain) -> ImageSet | None:
+        """None is needed here."""
+        return None
+
+    def has_held_out(self, domain: Domain) -> bool:
+        """Every target has."""
+        return domain.id > 0
+
+
+class Estimation:
+    """Estimates every version of a sequence; check models are trained once for all of them."""
+
+    def __init__(self, ground: Ground, settings: EvaluationSettings) -> None:
+        self._ground, self._batch_size = ground, settings.batch_size
+        self._images = GroundImages(ground)
+        checks = Checks(self._images, len(ground.recipe.classes), settings.batch_size)
+        self._rows = RowMaker(self._images, checks, settings)
+
+    def run(self, method: str, seed: int, files: Sequence[Path]) -> list[Case]:
+        """The cases of one sequence."""
+        found: list[Case] = []
+        for episode, file in enumerate(files):
+            model = load_classifier(file)
+            row = self._rows.make(predict_domains(model, self._images, self._batch_size), self._images.domains, episode)
+            for domain in self._images.domains[1:]:
+                mine = {e.estimator: e for e in row if e.domain_id == domain.id and e.kind is AccuracyKind.ESTIMATED}
+                true = measure(model, self._ground.recipe.domains[domain.id].test, self._batch_size).accuracy
+                shown = mine["range"]
+                assert shown.low is not None
+                assert shown.high is not None
+                values = {name: entry.value for name, entry in mine.items()}
+                when = (episode < domain.id, episode == domain.id)
+                found.append(Case(method, seed, episode, domain.name, *when, shown.n, true, values, shown.low, shown.high))
+        return found
+
+
+def write_cases(path: Path, cases: Sequence[Case]) -> None:
+    """As JSON."""
+    path.write_text(json.dumps([asdict(case) for case in cases], indent=1) + "\n", encoding="utf-8")
+
+
+def read_cases(path: Path) -> list[Case]:
+    """The reverse."""
+    return [Case(**values) for values in json.loads(path.read_text(encoding="utf-8"))]

@@ -1,0 +1,102 @@
+"""The cases as a table and a picture."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import mean
+
+from matplotlib.figure import Figure
+
+from benchmarks.estimates.cases import Case
+
+NAMES = {"range": "**range**, the default", "atc": "ATC, the optimistic end", "check": "agreement, the pessimistic end"}
+CLEAR = 0.01
+"""A change of the true accuracy that is more than a point."""
+
+
+def render(cases: Sequence[Case], title: str) -> str:
+    """Errors of every estimator, coverage of the range, and how often the sign of the change was right."""
+    parts: dict[str, Callable[[Case], bool]] = {
+        "all": lambda _: True,
+        "before": lambda case: case.before,
+        "after": lambda case: not case.before,
+    }
+    methods = list(dict.fromkeys(case.method for case in cases))
+    parts |= {f"{name}, {part}": _both(name, parts[part]) for name in methods for part in ("before", "after")}
+    parts |= {domain: _on(domain) for domain in dict.fromkeys(case.domain for case in cases)}
+    lines = [f"## {title}", "", "Mean absolute error in points, in brackets the mean error (+: flatters).", ""]
+    lines += [_row(["cases", "n", *NAMES.values(), "range covers", "mean width"]), _row(["---"] * (len(NAMES) + 4))]
+    for name, wanted in parts.items():
+        chosen = [case for case in cases if wanted(case)]
+        if chosen:
+            lines.append(_row([name, str(len(chosen)), *(_error(chosen, key) for key in NAMES), *_coverage(chosen)]))
+    lines += [
+        "",
+        "Did adaptation help on the domain just learnt? How often the change of an estimate has the sign of the true one.",
+        "",
+    ]
+    lines += [_row(["", *NAMES.values()]), _row(["---"] * (len(NAMES) + 1))]
+    lines += [_row(["every episode", *(_signs(cases, key, 0.0) for key in NAMES)])]
+    lines += [_row(["true change of more than a point", *(_signs(cases, key, CLEAR) for key in NAMES)])]
+    lines += ["", "| method | seed | domain | true before → after | range before → after | ATC before → after |"]
+    lines += [_row(["---"] * 6), *map(_row, _episodes(cases))]
+    return "\n".join(lines) + "\n"
+
+
+def pairs_of(cases: Sequence[Case]) -> list[tuple[Case, Case]]:
+    """For each episode, the version before and the one after it on the domain that was learnt."""
+    known = {(case.method, case.seed, case.episode, case.domain): case for case in cases}
+    return [(known[case.method, case.seed, case.episode - 1, case.domain], case) for case in cases if case.fresh]
+
+
+def plot(cases: Sequence[Case], path: Path, title: str) -> None:
+    """True accuracy against the estimates; bars are the range."""
+    figure = Figure(figsize=(10, 4.6))
+    axes = figure.subplots(1, 2, sharey=True)
+    for axis, (part, before) in zip(axes, (("before adaptation", True), ("after adaptation", False)), strict=True):
+        chosen = [case for case in cases if case.before is before]
+        axis.plot([0, 100], [0, 100], color="0.6", linewidth=1)
+        for case in chosen:
+            axis.plot([100 * case.true] * 2, [100 * case.low, 100 * case.high], color="#56b4e9", linewidth=1, alpha=0.5)
+        for key, colour, mark in (("atc", "#d55e00", "x"), ("range", "#0072b2", "o")):
+            values = [100 * case.values[key] for case in chosen]
+            axis.scatter([100 * case.true for case in chosen], values, s=18, c=colour, marker=mark, label=key)
+        axis.set(title=f"{title}: {part}", xlabel="true accuracy, %", xlim=(0, 100), ylim=(0, 101))
+    axes[0].set_ylabel("estimated accuracy, %")
+    axes[0].legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=90)
+
+
+def _both(method: str, wanted: Callable[[Case], bool]) -> Callable[[Case], bool]:
+    return lambda case: case.method == method and wanted(case)
+
+
+def _on(domain: str) -> Callable[[Case], bool]:
+    return lambda case: case.domain == domain
+
+
+def _error(cases: Sequence[Case], key: str) -> str:
+    errors = [100 * (case.values[key] - case.true) for case in cases]
+    return f"{mean(map(abs, errors)):.1f} ({mean(errors):+.1f})"
+
+
+def _coverage(cases: Sequence[Case]) -> list[str]:
+    covered = mean(case.low <= case.true <= case.high for case in cases)
+    return [f"{covered:.0%}", f"{100 * mean(case.high - case.low for case in cases):.0f}"]
+
+
+def _signs(cases: Sequence[Case], key: str, least: float) -> str:
+    pairs = [(old, new) for old, new in pairs_of(cases) if abs(new.true - old.true) > least]
+    right = sum((new.true > old.true) == (new.values[key] > old.values[key]) for old, new in pairs)
+    return f"{right} of {len(pairs)}"
+
+
+def _episodes(cases: Sequence[Case]) -> Iterable[list[str]]:
+    for old, new in pairs_of(cases):
+        ranges = [f"{100 * case.values['range']:.0f} ({100 * case.low:.0f}–{100 * case.high:.0f})" for case in (old, new)]
+        values = [f"{100 * old.true:.1f} → {100 * new.true:.1f}", " → ".join(ranges)]
+        yield [new.method, str(new.seed), new.domain, *values, f"{100 * old.values['atc']:.0f} → {100 * new.values['atc']:.0f}"]
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,64 @@
+"""Check models on small pictures: what they learn from the source, and what they say of another domain."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+import torch
+
+from adaptd.evaluation.checknet import ask_check, train_check
+from adaptd.evaluation.checks import Checks
+from adaptd.library.imageset import ImageSet
+from adaptd.records import Domain, DomainState
+
+MOMENT = datetime.now(UTC)
+SOURCE, NIGHT = (Domain(i, name, i, DomainState.DONE, None, 0, 0, MOMENT, MOMENT) for i, name in enumerate(("source", "night")))
+
+
+def bars(n: int, ink: int, paper: int, side: int = 32) -> ImageSet:
+    """A bar that lies or stands, somewhere."""
+    rng = np.random.default_rng(n)
+    pixels = np.full((n, 3, side, side), paper, np.uint8)
+    labels = np.arange(n, dtype=np.int64) % 2
+    for image, label, place in zip(pixels, labels, rng.integers(2, side - 7, n), strict=True):
+        image[(slice(None), slice(place, place + 5)) if label else (..., slice(place, place + 5))] = ink
+    return ImageSet(np.arange(n, dtype=np.int64), pixels, labels)
+
+
+@dataclass
+class Images:
+    """Two domains, the second without labels."""
+
+    night: ImageSet
+    source: Domain = SOURCE
+    opened: int = 0
+
+    def open_train(self, domain: Domain) -> ImageSet:
+        """Counts how often the source is read."""
+        self.opened += domain == SOURCE
+        return bars(64, 230, 20, side=16) if domain == SOURCE else self.night.unlabelled()
+
+    def open_unlabelled(self, domain: Domain) -> ImageSet:
+        """The same images."""
+        return self.open_train(domain)
+
+
+def test_they_recognise_shapes_in_other_colours():
+    """Without having seen a label of the other domain; and they are trained once for all questions."""
+    images = Images(bars(60, 60, 130, side=16))
+    checks = Checks(images, 2, 32)
+    opinion = checks.ask(NIGHT)
+    assert np.mean(opinion.together == images.night.labels) > 0.9
+    assert opinion.is_reliable
+    assert checks.ask(NIGHT) is opinion
+    assert images.opened == 1
+
+
+def test_the_same_source_gives_the_same_answers():
+    """Whatever has been drawn from torch's own generator meanwhile."""
+    source, night = bars(12, 230, 20, side=16), bars(10, 60, 130, side=16)
+    answers = []
+    for _ in range(2):
+        torch.rand(3)
+        answers.append(ask_check(train_check(source, 2, 0), night, night, 4))
+    assert np.array_equal(*answers)
