@@ -45,7 +45,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder) / "shop"
         adaptd = [str(Path(sys.executable).with_name("adaptd")), "--project", str(project)]
-        subprocess.run([adaptd[0], "init", str(project)], check=True, capture_output=True)
+        subprocess.run([adaptd[0], "init", str(project), "--weights", "none"], check=True, capture_output=True)
         fill(project, args.images, args.domains)
         commands = {
             "import sqlalchemy, typer": [sys.executable, "-c", "import sqlalchemy, typer"],

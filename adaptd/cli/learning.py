@@ -39,7 +39,8 @@ def import_source(
         typer.Argument(metavar="DIR", readable=False, help="Labelled images: one sub-folder a class, optionally _test/<class>/."),
     ],
     weights: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Start from a safetensors file, or from `torchvision`.")
+        str | None,
+        typer.Option(metavar="FILE", help="Start from a safetensors file, from torchvision, timm or package, or from none."),
     ] = None,
     epochs: Annotated[
         int | None, typer.Option(min=0, help="Passes over the source; 0 takes the model of --weights as it is.")
@@ -47,13 +48,26 @@ def import_source(
     as_json: Json = False,
 ) -> None:
     """Import the labelled source and train episode 0 on it. Interrupted, the same command goes on where it stopped."""
-    if weights is not None and weights != "torchvision":
-        weights = str(Path(weights).absolute())
-    project = open_project(context, {"model.weights": weights, "source.epochs": epochs})
+    from adaptd.project.weights import parse_choice
+
+    chosen = None if weights is None else parse_choice(weights)
+    project = open_project(context, {"model.weights": chosen, "source.epochs": epochs})
+    _get_weights(project)
     with _working(project, "source import") as (store, stop):
         with _importing(project, store, stop) as importer:
             episode = importer.find_unfinished(SOURCE) or _tell_imported(importer.import_source(folder))
         _run(project, store, episode, stop, as_json)
+
+
+def _get_weights(project: "Project") -> None:
+    """Fetch published weights that are not here, or fail, before an hour of reading images."""
+    from adaptd.learning.origins import ORIGINS
+
+    model = project.settings.model
+    if model.weights in ORIGINS:
+        from adaptd.learning.pretrained import load_pretrained
+
+        load_pretrained(model.backbone, model.weights)
 
 
 def adapt(

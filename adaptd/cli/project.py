@@ -44,8 +44,19 @@ def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The project folder to make.")],
     name: Annotated[str | None, typer.Option(help="The model's name for clients; default: the folder's name.")] = None,
     backbone: Annotated[
-        str, typer.Option(help="lenet5, lenet, resnet18, mobilenet_v2, … any torchvision classifier.")
+        str,
+        typer.Option(
+            help="lenet5, lenet, efficientnet_lite0, resnet18, mobilenet_v2, … any torchvision classifier, or timm:NAME."
+        ),
     ] = "resnet18",
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="What it starts from: a safetensors file, torchvision, timm or package for published weights, none for random "
+            "ones; default: what is published for the backbone.",
+        ),
+    ] = None,
     classes: Annotated[
         str,
         typer.Option(
@@ -57,8 +68,8 @@ def init(
     from adaptd.project.catalogue import CONFIG_FILE
     from adaptd.project.layers import Project, parse_settings
     from adaptd.project.lock import make_private
-    from adaptd.project.settings import LENET_SETTINGS
     from adaptd.project.toml import render_toml
+    from adaptd.project.weights import choose_weights, describe_start
 
     folder = folder.resolve()
     if (folder / CONFIG_FILE).exists():
@@ -68,8 +79,9 @@ def init(
         "model.backbone": backbone,
         "model.classes": tuple(str(n) for n in range(int(classes))) if classes.isdecimal() else _names(classes),
     }
-    if backbone.startswith("lenet"):
-        values |= LENET_SETTINGS
+    values["model.weights"] = choose_weights(backbone, weights)
+    parse_settings(render_toml(values))  # nothing is fetched for settings that are wrong
+    values |= _settings_of(backbone, values["model.weights"])
     text = render_toml(values)
     project = Project(folder, parse_settings(text), {})
     for path in (project.inbox, project.models):
@@ -81,7 +93,30 @@ def init(
         upgrade(project.database, backups(project))
     replace_file(folder / CONFIG_FILE, text.encode())
     say(f"made {folder}: settings in {folder / CONFIG_FILE}")
+    say(f"its model starts {describe_start(project)[1]}")
     say(f"next: adaptd --project {shlex.quote(str(folder))} source import DIR   (labelled pictures, one folder a class)")
+
+
+def _settings_of(backbone: str, weights: str) -> dict[str, Any]:
+    """What goes with a backbone; published weights that are not on this machine are fetched for that."""
+    from adaptd.learning.origins import EFFICIENTNET_LITE0, INSTALL_EXTRA, TIMM, TORCHVISION, needed_packages
+    from adaptd.project.settings import EFFICIENTNET_LITE0_SETTINGS, LENET_SETTINGS
+
+    if missing := needed_packages(backbone):
+        raise ConfigError(f"{backbone} needs the package {' and '.join(missing)}: {INSTALL_EXTRA}")
+    if backbone.startswith("lenet"):
+        return LENET_SETTINGS
+    if backbone == EFFICIENTNET_LITE0:
+        return EFFICIENTNET_LITE0_SETTINGS
+    if weights not in {TIMM, TORCHVISION}:
+        return {}
+    from adaptd.learning.fetching import find_published
+    from adaptd.learning.pretrained import load_pretrained
+
+    published = find_published(backbone)
+    say(f"getting {published.name} …")
+    load_pretrained(backbone, weights)
+    return {"model.image_size": published.image_size, "model.mean": published.mean, "model.std": published.std}
 
 
 def _model_name(folder: str) -> str:

@@ -110,9 +110,9 @@ class Importer:
         with self.store.reading() as tx:
             if tx.versions.find_latest() is not None:
                 raise EpisodeError("the source was imported already: make another project for another source")
-        weights = self.project.settings.model.weights
-        if weights not in {"", "torchvision"} and not (self.project.root / weights).is_file():
-            raise WeightsUnavailable(f"there is no weights file {self.project.root / weights}: check --weights or model.weights")
+        weights = self.project.weights
+        if weights is not None and not weights.is_file():
+            raise WeightsUnavailable(f"there is no weights file {weights}: check --weights or model.weights")
 
     def _check_model(self) -> tuple[str, ...]:
         """The classes of the newest model, which must still be the one that the settings describe."""

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from adaptd.errors import ConfigError
+from adaptd.learning.origins import EFFICIENTNET_LITE0, TIMM_PREFIX
 from adaptd.learning.settings import ModelSettings
-from adaptd.learning.torchvision_compat import import_torchvision
+from adaptd.learning.torchvision_compat import import_timm, import_torchvision
 
 LENETS = {"lenet5": (6, 16, (120, 84)), "lenet": (20, 50, (500,))}
 """LeNet-5 as LeCun drew it, and Caffe's wider one: filters of the two convolutions, then the hidden layers."""
@@ -74,8 +75,36 @@ def build_classifier(settings: ModelSettings, seed: int = 0) -> Classifier:
         raise ConfigError("the model has no classes: name them in [model] classes, or import a source folder")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        encoder = _lenet(settings) if settings.backbone in LENETS else _torchvision_encoder(settings.backbone)
+        encoder = _build_encoder(settings)
         return Classifier(settings, encoder, _feature_length(encoder, settings))
+
+
+def check_torchvision(name: str) -> None:
+    """Raise ConfigError, with the nearest names, where torchvision has no such classification model."""
+    models = import_torchvision().models
+    known = models.list_models(module=models)
+    if name not in known:
+        near = difflib.get_close_matches(name, [*LENETS, EFFICIENTNET_LITE0, *known], n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else "see torchvision.models.list_models()"
+        raise ConfigError(f"there is no backbone named {name!r}: {hint}")
+
+
+def check_timm(name: str) -> None:
+    """The same for timm, whose hub has names that it would load unseen."""
+    timm = import_timm()
+    if not timm.is_model(name):
+        near = difflib.get_close_matches(name, timm.list_models(), n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(TIMM_PREFIX + one for one in near)}?" if near else "see timm.list_models()"
+        raise ConfigError(f"timm has no backbone named {name!r}: {hint}")
+
+
+def _build_encoder(settings: ModelSettings) -> nn.Module:
+    name = settings.backbone
+    if name in LENETS:
+        return _lenet(settings)
+    if name == EFFICIENTNET_LITE0 or name.startswith(TIMM_PREFIX):
+        return _timm_encoder(name.removeprefix(TIMM_PREFIX))
+    return _torchvision_encoder(name)
 
 
 def _lenet(settings: ModelSettings) -> nn.Module:
@@ -102,12 +131,8 @@ def _lenet(settings: ModelSettings) -> nn.Module:
 
 def _torchvision_encoder(name: str) -> nn.Module:
     """A torchvision classification model without its last linear layer."""
+    check_torchvision(name)
     models = import_torchvision().models
-    known = models.list_models(module=models)
-    if name not in known:
-        near = difflib.get_close_matches(name, [*LENETS, *known], n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else "see torchvision.models.list_models()"
-        raise ConfigError(f"there is no backbone named {name!r}: {hint}")
     with warnings.catch_warnings(action="ignore", category=FutureWarning):  # about initialisations to come
         network: nn.Module = models.get_model(name, weights=None)
     for auxiliary in ("aux1", "aux2", "AuxLogits"):  # second outputs that two old models have while training
@@ -119,6 +144,13 @@ def _torchvision_encoder(name: str) -> nn.Module:
         raise ConfigError(f"backbone {name} has no final linear layer to replace; choose another")
     parent, _, child = linear[-1].rpartition(".")
     setattr(network.get_submodule(parent), child, nn.Identity())
+    return network
+
+
+def _timm_encoder(name: str) -> nn.Module:
+    """A timm model that ends with its pooled features."""
+    check_timm(name)
+    network: nn.Module = import_timm().create_model(name, num_classes=0)
     return network
 
 

@@ -15,14 +15,17 @@ class ModelSettings(Section):
 
     name: str = Field("classifier", pattern=NAME_PATTERN, description="the model's name in the repository and for clients")
     backbone: str = Field(
-        "resnet18", description="lenet5, lenet, or any torchvision classification model: resnet18, mobilenet_v2, …"
+        "resnet18",
+        description="lenet5, lenet, efficientnet_lite0, any torchvision classifier (resnet18, mobilenet_v2, …), or timm:NAME",
     )
     classes: tuple[str, ...] = Field((), description="class names in output order; empty: the source's folder names, sorted")
     image_size: Annotated[int, Field(ge=8, le=1024)] = Field(224, description="images are worked on at this many pixels, squared")
     mean: tuple[float, float, float] = Field((0.485, 0.456, 0.406), description="normalisation mean of red, green, blue in 0…1")
     std: tuple[Positive, Positive, Positive] = Field((0.229, 0.224, 0.225), description="normalisation deviation, likewise")
     weights: str = Field(
-        "", description="safetensors file, or `torchvision`, that the source training starts from; empty: random"
+        "",
+        description="what the source training starts from: a safetensors file, or published weights from `torchvision`, "
+        "`timm` or `package` (efficientnet_lite0); empty: random",
     )
     projector_hidden: Count = Field(2048, description="hidden width of the projector q")
     projector_output: Count = Field(128, description="length of the vectors in the bank")

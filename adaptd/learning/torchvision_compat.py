@@ -1,4 +1,4 @@
-"""The one door to torchvision. What it builds belongs to `backbones`.
+"""The one door to torchvision, and to timm, which imports it. What it builds belongs to `backbones`.
 
 PyPI's torchvision links CUDA libraries. Beside a CPU build of torch its extension cannot load, and `import torchvision`
 fails while it describes two operators (non-maximum suppression) that no classifier uses.
@@ -13,6 +13,9 @@ from types import ModuleType
 
 import torch
 
+from adaptd.errors import ConfigError
+from adaptd.learning.origins import INSTALL_EXTRA
+
 _OPERATORS = (
     ("torchvision::nms", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"),
     ("torchvision::qnms", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"),
@@ -26,6 +29,14 @@ def import_torchvision() -> ModuleType:
             if not _is_defined(name):
                 torch.library.define(name, schema)
     return importlib.import_module("torchvision")
+
+
+def import_timm() -> ModuleType:
+    """Timm, if the extra by that name is installed."""
+    if importlib.util.find_spec("timm") is None:
+        raise ConfigError(f"this backbone needs the package timm: {INSTALL_EXTRA}")
+    import_torchvision()
+    return importlib.import_module("timm")
 
 
 def _extension_loads() -> bool:

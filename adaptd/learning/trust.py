@@ -23,6 +23,9 @@ ALIKE = 0.5
 SKEWED, EVERY, COMPACT, UNSURE = 0.5, 0.85, 0.75, 0.6
 """Balance (twice), spread and confidence relative to the source, by which a refused drop is called one class, hard or strange."""
 
+NEARLY_ALL = 0.9
+"""Where this share of the images is taken for one class, the person is told so, whatever else is true of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Trust:
@@ -115,7 +118,7 @@ def check_recognised(trust: Trust, least: float, setting: str) -> None:
         f"balance {trust.balance:.0%} of the source's; {trust.largest:.0%} of the images are taken for {trust.largest_class})"
     )
     remedy = f"label some images with `adaptd labels template`, or lower {setting} and `adaptd retry` the domain"
-    if trust.looks_like_one_class:
+    if trust.looks_like_one_class or trust.largest >= NEARLY_ALL:
         raise DomainNotRecognised(
             f"the images look like one class alone: {told}. A domain needs images of all classes. If it has them, {remedy}"
         )

@@ -4,20 +4,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.error import URLError
 
 import torch
 from pydantic import ValidationError
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from adaptd.errors import WeightsMismatch, WeightsUnavailable
-from adaptd.learning.backbones import LENETS, Classifier, build_classifier
+from adaptd.errors import WeightsMismatch
+from adaptd.learning.backbones import Classifier, build_classifier
+from adaptd.learning.origins import ORIGINS, TORCHVISION
+from adaptd.learning.pretrained import load_pretrained
 from adaptd.learning.settings import ModelSettings
-from adaptd.learning.torchvision_compat import import_torchvision
+from adaptd.learning.tensors import read_tensors
 
-TORCHVISION = "torchvision"
+__all__ = ["TORCHVISION", "WeightsReport", "load_classifier", "load_weights", "save_classifier"]
 FORMAT = "adaptd.model/1"
 
 
@@ -31,20 +31,23 @@ class WeightsReport:
 
 
 def load_weights(model: Classifier, weights: Path | str) -> WeightsReport:
-    """Fill a classifier from a safetensors file with torchvision's key names or our own.
+    """Fill a classifier from weights with the backbone's key names or our own.
 
     Args:
-        model: changed only if the whole file fits.
-        weights: a path; or "torchvision": torchvision's default weights for the backbone, downloaded.
+        model: changed only if everything fits.
+        weights: a safetensors file; or one of `ORIGINS`, also as a path that ends in it, as a project makes of any text.
 
     Raises:
+        ConfigError: nothing is published for the backbone, or a package is missing.
         WeightsMismatch: a shape differs, or not one key fits.
-        WeightsUnavailable: the file cannot be read, or the download fails.
+        WeightsUnavailable: the file cannot be read, or the weights cannot be fetched.
     """
-    given = _download(model.settings.backbone) if weights == TORCHVISION else _read(Path(weights))[0]
-    ours = any(key.startswith(("encoder.", "projector.", "classifier.weight")) for key in given)
-    named = given if ours else {f"encoder.{key}": value for key, value in given.items()}
-    return _fill(model, named, str(weights), "" if ours else "encoder.")
+    origin = Path(weights).name
+    given = load_pretrained(model.settings.backbone, origin) if origin in ORIGINS else read_tensors(Path(weights))[0]
+    prefixed = {f"encoder.{key}": value for key, value in given.items()}
+    # A backbone may have an `encoder.` or a `classifier.` of its own: what fits better is meant.
+    ours = len(given.keys() & _state(model).keys()) > len(prefixed.keys() & _state(model).keys())
+    return _fill(model, given if ours else prefixed, str(weights), "" if ours else "encoder.")
 
 
 def save_classifier(model: Classifier) -> bytes:
@@ -56,7 +59,7 @@ def save_classifier(model: Classifier) -> bytes:
 
 def load_classifier(path: Path) -> Classifier:
     """The classifier that `save_classifier` wrote, built from the settings inside the file."""
-    tensors, metadata = _read(path)
+    tensors, metadata = read_tensors(path)
     if FORMAT not in metadata:
         raise WeightsMismatch(f"{path} is not a classifier of adaptd ({FORMAT}): give one that adaptd saved")
     try:
@@ -96,31 +99,6 @@ def _fill(model: Classifier, given: Mapping[str, Tensor], origin: str, prefix: s
         tuple(key for key in own if key not in given),
         tuple(key.removeprefix(prefix) for key in given if key not in own),
     )
-
-
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118  # no mapping
-    except OSError as error:
-        raise WeightsUnavailable(f"cannot read the weights {path} ({error}): check the path") from error
-    except SafetensorError as error:
-        raise WeightsMismatch(f"{path} is not a safetensors file, or is damaged ({error}): fetch it again") from error
-
-
-def _download(backbone: str) -> dict[str, Tensor]:
-    """The default weights; their name carries a hash that is checked, and unpickling is limited to tensors."""
-    models = import_torchvision().models
-    if backbone in LENETS:
-        raise WeightsUnavailable(f"torchvision has no weights for {backbone}: train it from the source")
-    try:
-        best = models.get_model_weights(backbone).DEFAULT
-        state: dict[str, Tensor] = best.get_state_dict(progress=False, check_hash=True, weights_only=True)
-    except (URLError, OSError, RuntimeError) as error:
-        raise WeightsUnavailable(
-            f"cannot download torchvision's weights for {backbone} ({error}): go online, or give a safetensors file"
-        ) from error
-    return state
 
 
 def _some(keys: list[str] | tuple[str, ...], most: int = 5) -> str:

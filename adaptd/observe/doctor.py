@@ -19,6 +19,7 @@ from typing import Literal
 
 from adaptd.machine import cpu_count, cpu_quota, existing, filesystem_kind, is_remote
 from adaptd.project.layers import Project
+from adaptd.project.weights import describe_available, describe_start
 
 PACKAGES = ("torch", "torchvision", "onnxruntime", "watchdog", "sqlalchemy", "typer", "prometheus-client", "pillow", "simplejpeg")
 FREE_BYTES_FAIL, FREE_BYTES_WARN = 1 << 30, 10 << 30
@@ -41,6 +42,7 @@ def examine(project: Project) -> Iterator[Finding]:
         _python,
         _packages,
         _training,
+        _weights,
         _sqlite,
         _threads,
         _inotify,
@@ -79,6 +81,12 @@ def _training(_: Project) -> Iterator[Finding]:
     else:
         last = (run.stderr.strip().splitlines() or [f"exit {run.returncode}"])[-1]
         yield Finding("training", "fail", last, "install matching torch and torchvision (constraints.txt has a tested pair)")
+
+
+def _weights(project: Project) -> Iterator[Finding]:
+    yield Finding("trained weights", "ok", describe_available())
+    if not any(project.models.glob("*/[0-9]*")):  # with a version, the source is learnt
+        yield Finding("first weights", *describe_start(project))
 
 
 def _sqlite(_: Project) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from adaptd.errors import ConfigError, ProjectNotFound
 from adaptd.learning.methods.settings import find_ignored
+from adaptd.learning.origins import ORIGINS
 from adaptd.project.catalogue import CONFIG_FILE, setting_names
 from adaptd.project.problems import explain
 from adaptd.project.reading import merge, read_environment, read_file, read_overrides, read_text
@@ -51,6 +52,12 @@ class Project:
         if url.startswith("sqlite:///"):
             return self._resolve(unquote(url.removeprefix("sqlite:///").partition("?")[0]))
         return url or self.state / "adaptd.db"
+
+    @property
+    def weights(self) -> Path | None:
+        """The file that the source training starts from; None where it starts from published or random weights."""
+        given = self.settings.model.weights
+        return None if given in {"", *ORIGINS} else self.root / given
 
     def _resolve(self, path: str) -> Path:
         """Relative to the project, absolute, or with ~ for the home of a user."""

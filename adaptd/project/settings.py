@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_serializer, field_validator, model_validator
 
 from adaptd.learning.methods.settings import MethodSettings
+from adaptd.learning.origins import LITE0_MEAN, LITE0_SIZE, LITE0_STD
 from adaptd.learning.settings import AugmentationSettings, MemorySettings, ModelSettings, SourceSettings, TrainingSettings
 from adaptd.sections import Count, CountOrZero, NotNegative, Positive, Section, Share
 
@@ -241,3 +242,10 @@ LENET_SETTINGS: dict[str, object] = {
     "source.learning_rate": 0.002,
 }
 """What goes with a LeNet: digits are small, a mirrored digit is another symbol, and a small network learns faster."""
+
+EFFICIENTNET_LITE0_SETTINGS: dict[str, object] = {
+    "model.image_size": LITE0_SIZE,
+    "model.mean": LITE0_MEAN,
+    "model.std": LITE0_STD,
+}
+"""What goes with EfficientNet-Lite0's weights."""

@@ -72,7 +72,7 @@ class TestInit:
 
     def test_a_number_of_classes_names_them(self, adaptd, tmp_path):
         """--classes 3 means 0, 1 and 2."""
-        adaptd("init", tmp_path / "p", "--classes", "3")
+        adaptd("init", tmp_path / "p", "--classes", "3", "--weights", "none")
         assert 'classes = ["0", "1", "2"]' in (tmp_path / "p" / "adaptd.toml").read_text()
 
     def test_an_existing_project_is_left_alone(self, adaptd, project):
@@ -96,14 +96,14 @@ class TestInit:
     )
     def test_any_folder_gives_a_name(self, adaptd, tmp_path, folder, name):
         """The model is named after the folder as nearly as names allow."""
-        run = adaptd("init", tmp_path / folder)
+        run = adaptd("init", tmp_path / folder, "--weights", "none")
         assert run.returncode == 0, run.stderr
         assert f'name = "{name}"' in (tmp_path / folder / "adaptd.toml").read_text()
 
     @pytest.mark.parametrize("folder", ["what?", "100%41", "a#b", "two words", "b\udcff"])
     def test_a_project_stays_inside_its_folder(self, adaptd, tmp_path, folder):
         """Whatever the folder is called, everything is in it and every command works."""
-        run = adaptd("init", tmp_path / folder)
+        run = adaptd("init", tmp_path / folder, "--weights", "none")
         assert run.returncode == 0, run.stderr
         for words in (["status"], ["status", "--json"], ["db", "check"], ["db", "backup"], ["config", "show", "--origin"]):
             run = adaptd("--project", tmp_path / folder, *words)
@@ -113,13 +113,39 @@ class TestInit:
 
     def test_a_detour_makes_no_folders(self, adaptd, tmp_path):
         """`a/../b` makes b only."""
-        assert adaptd("init", "a/../b", cwd=tmp_path).returncode == 0
+        assert adaptd("init", "a/../b", "--weights", "none", cwd=tmp_path).returncode == 0
         assert [path.name for path in tmp_path.iterdir()] == ["b"]
+
+    def test_a_backbone_brings_its_trained_weights(self, adaptd, tmp_path):
+        """The weights and the images that they were made for are in the settings, and doctor knows where they are."""
+        run = adaptd("init", tmp_path / "p", "--backbone", "efficientnet_lite0")
+        assert "starts from the package's weights for efficientnet_lite0, which are on this machine" in run.stdout
+        model = json.loads(adaptd("--project", tmp_path / "p", "config", "show", "--json").stdout)["settings"]["model"]
+        assert (model["weights"], model["image_size"], model["mean"]) == ("package", 224, [0.498] * 3)
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (["--weights", "absent.safetensors"], "there is no weights file"),
+            (["--weights", "timm"], "timm has no weights for resnet18: say --weights torchvision"),
+            (["--backbone", "lenet", "--weights", "torchvision"], "say --weights none"),
+            ([], "start from random weights (--weights none), or choose the backbone efficientnet_lite0"),
+        ],
+    )
+    def test_without_weights_nothing_is_made(self, adaptd, tmp_path, words, message):
+        """What cannot be had is said with its remedy; the last case is a machine without a network."""
+        offline = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
+        folders = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "TORCH_HOME": str(tmp_path / "torch")}
+        run = adaptd("init", tmp_path / "p", *words, env=offline | folders)
+        assert run.returncode in {1, 5}
+        assert message in run.stderr
+        assert run.stderr.count("\n") == 1
+        assert list(tmp_path.iterdir()) == []
 
     def test_a_file_in_the_way(self, adaptd, tmp_path):
         """No traceback where the folder cannot be made."""
         (tmp_path / "p").write_text("")
-        run = adaptd("init", tmp_path / "p" / "q")
+        run = adaptd("init", tmp_path / "p" / "q", "--weights", "none")
         assert run.returncode == 1
         assert run.stderr.count("\n") == 1
 
@@ -324,7 +350,7 @@ def test_an_unwritable_folder(tmp_path):
     tmp_path.chmod(0o555)
     # Root may write anywhere, unless it gives that right away.
     lower = ["setpriv", "--bounding-set", "-dac_override"] if os.geteuid() == 0 else []
-    command = [*lower, sys.executable, "-m", "adaptd.cli.main", "init", tmp_path / "p"]
+    command = [*lower, sys.executable, "-m", "adaptd.cli.main", "init", tmp_path / "p", "--weights", "none"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     tmp_path.chmod(0o755)
     assert run.returncode == 1
@@ -348,7 +374,17 @@ def test_doctor_finds_what_is_wrong(adaptd, project):
     healthy = adaptd("--project", project, "doctor", "--json")
     levels = {item["name"]: item["level"] for item in json.loads(healthy.stdout)["findings"]}
     assert "fail" not in levels.values(), healthy.stdout
-    assert {"training", "sqlite", "threads", "disk", "database", "models folder", "serving port"} <= set(levels)
+    assert {
+        "training",
+        "trained weights",
+        "first weights",
+        "sqlite",
+        "threads",
+        "disk",
+        "database",
+        "models folder",
+        "serving port",
+    } <= set(levels)
     (project / "inbox").rmdir()
     run = adaptd("--project", project, "doctor", env={"ADAPTD_SERVING__HOST": "x" * 300, "COLUMNS": "1000"})
     assert run.returncode == 1

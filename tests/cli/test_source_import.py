@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors import safe_open
 
 
 @pytest.fixture
@@ -40,3 +41,20 @@ def test_a_given_model_is_taken_as_it_is(adaptd, project, pictures, tmp_path):
     document = json.loads(taken.stdout)
     assert document["report"]["steps"] == 0
     assert document["matrix"]["R"] == trained["matrix"]["R"]
+
+
+def test_a_source_starts_from_the_weights_of_a_package(adaptd, pictures, tmp_path):
+    """From `init` to a trained source without a network; and the encoder is ImageNet's: one small step away from it."""
+    shop = tmp_path / "photographs"
+    assert adaptd("init", shop, "--backbone", "efficientnet_lite0").returncode == 0
+    small = {"ADAPTD_MODEL__IMAGE_SIZE": "32", "ADAPTD_SOURCE__LEARNING_RATE": "1e-6", "ADAPTD_TRAINING__THREADS": "1"}
+    environment = small | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    run = adaptd("--project", shop, "source", "import", pictures, "--epochs", "1", "--json", env=environment)
+    assert run.returncode == 0, run.stderr
+    (trained,) = (shop / "state" / "weights").glob("*.safetensors")
+    with (
+        safe_open(trained, "pt") as file,
+        safe_open(tmp_path / "cache/adaptd/weights/package/efficientnet_lite0.safetensors", "pt") as kept,
+    ):
+        found, published = file.get_tensor("encoder.conv_stem.weight"), kept.get_tensor("conv_stem.weight")
+    assert (found - published).abs().max() < 1e-4

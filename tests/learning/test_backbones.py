@@ -1,7 +1,6 @@
 """Classifiers by backbone name, and their weights."""
 
 import os
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from safetensors.torch import save_file
 from adaptd.errors import ConfigError, WeightsMismatch, WeightsUnavailable
 from adaptd.learning.backbones import build_classifier
 from adaptd.learning.settings import ModelSettings
+from adaptd.learning.torchvision_compat import import_torchvision
 from adaptd.learning.weights import load_classifier, load_weights, save_classifier
 
 DATA = Path(os.environ.get("ADAPTD_BENCH_DATA", "../shared/data"))
@@ -31,6 +31,8 @@ def settings(backbone: str, size: int = 32, **others) -> ModelSettings:
         ("mobilenet_v2", 1280),
         ("googlenet", 1024),
         ("mobilenet_v3_small", 1024),
+        ("efficientnet_lite0", 1280),
+        ("timm:test_resnet", 96),
     ],
 )
 def test_backbones_encode_project_and_classify(backbone, features):
@@ -70,6 +72,9 @@ def test_the_same_seed_gives_the_same_weights():
     [
         ("resnet81", 32, "did you mean resnet18"),
         ("lenet_5", 32, "did you mean lenet5"),
+        ("efficientnet_lite", 32, "did you mean efficientnet_lite0"),
+        ("timm:resnet81", 32, "did you mean timm:resnet"),
+        ("timm:hf-hub:someone/model", 32, "timm has no backbone named"),
         ("zzz", 32, "no backbone named 'zzz'"),
         ("lenet5", 12, "at least 16 pixels"),
         ("vit_b_16", 32, "cannot take images of 32 pixels"),
@@ -153,14 +158,10 @@ def test_unreadable_weights_are_explained(tmp_path):
         load_classifier(tmp_path / "other.safetensors")
 
 
-def test_torchvision_weights_say_when_there_are_none(monkeypatch, tmp_path):
-    """Offline, or for a LeNet, the request for torchvision's weights ends in a clear error."""
-    with pytest.raises(WeightsUnavailable, match="no weights for lenet5"):
-        load_weights(build_classifier(settings("lenet5")), "torchvision")
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    # urllib keeps the opener of its first call, with the proxies of that moment, for the whole process.
-    monkeypatch.setattr(urllib.request, "_opener", None)
-    for proxy in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
-        monkeypatch.setenv(proxy, "http://127.0.0.1:9")  # the discard port: nobody answers
-    with pytest.raises(WeightsUnavailable, match="cannot download torchvision's weights for resnet18"):
-        load_weights(build_classifier(settings("resnet18")), "torchvision")
+def test_names_like_ours_are_no_obstacle(tmp_path):
+    """DenseNet has a `classifier.weight` of its own: torchvision's names still fill the encoder."""
+    donor = import_torchvision().models.get_model("densenet121", weights=None)
+    save_file(donor.state_dict(), tmp_path / "w.safetensors")
+    report = load_weights(build_classifier(settings("densenet121")), tmp_path / "w.safetensors")
+    assert not any(key.startswith("encoder.") for key in report.fresh)
+    assert set(report.unexpected) == {"classifier.weight", "classifier.bias"}

@@ -53,6 +53,17 @@ def test_large_backbones_answer_as_in_torch(tmp_path, digits, trained, facts, ba
     assert parity.equal_argmax + parity.ties / 1200 == 1
 
 
+@pytest.mark.parametrize("backbone", ["efficientnet_lite0", "timm:test_convnext"])
+def test_timms_backbones_answer_as_in_torch(tmp_path, digits, trained, facts, backbone):
+    """The same for timm's networks, on fewer images."""
+    images = {domain: digits(domain, 40) for domain in DOMAINS}
+    model = trained(backbone, images["mnist"], steps=2)
+    parity = export_and_prove(model, tmp_path / "model.onnx", ExportSettings(), facts(), images)
+    assert parity.exporter == "torchscript"
+    assert parity.max_error < 1e-4
+    assert parity.equal_argmax + parity.ties / 160 == 1
+
+
 def test_the_file_is_described_and_alone(tmp_path, digits, trained, facts):
     """One file with uint8 images of any number in, two outputs, the facts in its metadata, and no path of ours."""
     images = digits("mnist", 160)
