@@ -62,9 +62,7 @@ def import_labels(
     domain: Name,
     path: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE.csv|DIR", exists=True, help="CSV with the columns image and label, or a folder with one folder a class."
-        ),
+        typer.Argument(metavar="FILE.csv|DIR", help="CSV with the columns image and label, or a folder with one folder a class."),
     ],
     teach: Annotated[
         bool, typer.Option("--teach", help="They are to teach; matters only where no images are held out. Never measured on.")

@@ -28,9 +28,10 @@ from adaptd.evaluation.evaluator import measure
 from adaptd.learning.backbones import Classifier, build_classifier
 from adaptd.learning.checkpoint import read_checkpoint, write_checkpoint
 from adaptd.learning.loop import Training
+from adaptd.learning.origins import ORIGINS
 from adaptd.learning.plan import Plan
 from adaptd.learning.reports import StepReport
-from adaptd.learning.weights import TORCHVISION, load_weights
+from adaptd.learning.weights import load_weights
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
 from adaptd.records import SUPERVISED, DomainState, Episode, EventKind, Lease, Progress, Version
@@ -125,7 +126,7 @@ class EpisodeRunner:
         weights = self._settings.model.weights
         fresh: tuple[str, ...] = ("classifier.weight",)
         if weights:
-            fresh = load_weights(model, weights if weights == TORCHVISION else self._project.root / weights).fresh
+            fresh = load_weights(model, weights if weights in ORIGINS else self._project.root / weights).fresh
         if not self._settings.source.epochs and "classifier.weight" in fresh:
             raise NothingToLearn("with 0 epochs the model is taken as it is, and needs --weights with a trained classifier")
         return model

@@ -143,6 +143,8 @@ class _Matcher:
 
 
 def _read_csv(path: Path) -> Iterator[Row]:
+    if not path.is_file():
+        raise LabelsRefused(f"there is no file or folder {path}: `adaptd labels template` writes lists to fill in")
     if path.stat().st_size > MAX_BYTES:
         raise LabelsRefused(f"{path} has more than {MAX_BYTES:,} bytes: that is not a list of labels")
     try:

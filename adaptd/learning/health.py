@@ -96,7 +96,7 @@ def check_collapse(looks: Sequence[Look], classes: Sequence[str], max_lost: floa
     Args:
         looks: at the same images: the first one, and those that count.
         classes: their names.
-        max_lost: the share of the classes that were predicted at first and may be lost.
+        max_lost: the share of the classes that were predicted at first and may be lost; one of three or more always may.
 
     Raises:
         PredictionsCollapsed: more are lost at every look that counts, and predictions are less balanced than they were.
@@ -106,7 +106,8 @@ def check_collapse(looks: Sequence[Look], classes: Sequence[str], max_lost: floa
     had = sum(count > 0 for count in first.counts)
     # A model that takes other classes for those it gave up has changed its mind, and has not collapsed.
     poorer = all(each.health.balance < POORER * first.health.balance for each in others)
-    if others and poorer and all(len(each) > max_lost * had for each in lost):
+    allowed = max(max_lost * had, 1 if had > 2 else 0)
+    if others and poorer and all(len(each) > allowed for each in lost):
         names = ", ".join(classes[number] for number in lost[-1])
         raise PredictionsCollapsed(
             f"the predictions on this domain collapse: {len(lost[-1])} of {had} classes are hardly predicted any more ({names}), "

@@ -87,7 +87,8 @@ class TrainingSettings(Section):
     checkpoint_seconds: NotNegative = Field(60.0, description="save a resumable state at least this often; 0: every step")
     max_nonfinite_steps: Count = Field(20, description="fail the episode after this many NaN or infinite steps in a row")
     max_lost_classes: Share = Field(
-        0.25, description="fail an episode that unlearns more than this share of the classes on its domain; 1: never"
+        0.25,
+        description="fail an episode that unlearns more than this share of the classes on its domain, two at least; 1: never",
     )
     threads: CountOrZero = Field(0, description="CPU threads; 0: what affinity and quota allow")
 

@@ -35,15 +35,17 @@ def load_weights(model: Classifier, weights: Path | str) -> WeightsReport:
 
     Args:
         model: changed only if everything fits.
-        weights: a safetensors file; or one of `ORIGINS`, also as a path that ends in it, as a project makes of any text.
+        weights: a safetensors file, or one of `ORIGINS`.
 
     Raises:
         ConfigError: nothing is published for the backbone, or a package is missing.
         WeightsMismatch: a shape differs, or not one key fits.
         WeightsUnavailable: the file cannot be read, or the weights cannot be fetched.
     """
-    origin = Path(weights).name
-    given = load_pretrained(model.settings.backbone, origin) if origin in ORIGINS else read_tensors(Path(weights))[0]
+    if isinstance(weights, str) and weights in ORIGINS:
+        given = load_pretrained(model.settings.backbone, weights)
+    else:
+        given = read_tensors(Path(weights))[0]
     prefixed = {f"encoder.{key}": value for key, value in given.items()}
     # A backbone may have an `encoder.` or a `classifier.` of its own: what fits better is meant.
     ours = len(given.keys() & _state(model).keys()) > len(prefixed.keys() & _state(model).keys())

@@ -68,11 +68,14 @@ def test_lost_classes():
 
 
 def test_a_collapse_is_told_by_its_classes():
-    """More than the share allowed, at every look that counts; one look that sees the classes again is enough to go on."""
-    whole, lost = look([0, 1, 2] * 20), look([0] * 30 + [2] * 30)
-    with pytest.raises(PredictionsCollapsed, match=r"1 of 3 classes are hardly predicted any more \(g\).*allows 25%"):
+    """More than the share allowed and more than one of three, at every look that counts; seen again at one look is enough."""
+    whole, poorer, lost = look([0, 1, 2] * 20), look([0] * 30 + [2] * 30), look([0] * 60)
+    with pytest.raises(PredictionsCollapsed, match=r"2 of 3 classes are hardly predicted any more \(g, b\).*allows 25%"):
         check_collapse([whole, lost, lost], "rgb", 0.25)
-    check_collapse([whole, lost, lost], "rgb", 0.4)
+    with pytest.raises(PredictionsCollapsed, match="1 of 2 classes"):
+        check_collapse([look([0, 1] * 30, of=2), look([0] * 60, of=2)], "rg", 0.25)
+    check_collapse([whole, poorer, poorer], "rgb", 0.25)
+    check_collapse([whole, lost, lost], "rgb", 0.7)
     check_collapse([whole, lost, whole], "rgb", 0.25)
     check_collapse([whole], "rgb", 0.25)
-    check_collapse([lost, look([1] * 30 + [2] * 30)], "rgb", 0.25)  # another mind, as balanced
+    check_collapse([poorer, look([1] * 30 + [2] * 30)], "rgb", 0.25)  # another mind, as balanced
