@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 EXTRAS := '.[postgres,timm,demo,bench,dev]'
 
-.PHONY: install demo test check fmt lint types unit kills faults docs bench clean
+.PHONY: install demo test check fmt lint types unit long kills faults docs bench clean
 
 install: $(STAMP)  ## .venv with everything to run and test
 
@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(INSTALL) --editable $(EXTRAS)
 	touch $@
 
-test: check  ## what CI runs: linters, types and every test
+test: check  ## what CI runs: linters, types and all tests but the long ones
 
 check: lint types unit
 
@@ -31,8 +31,12 @@ types: install
 
 # Tests wait a lot, so there is one more job than cores; and start some thousand processes, which must not compile all modules anew.
 JOBS ?= $(shell expr $$(nproc) + 1)
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 unit: install
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not long"
+
+long: install  ## the tests that `make test` leaves out for their length: before a release, and after work on what they attack
+	$(PYTEST) -m long
 
 kills: install  ## sixty random SIGKILLs of the daemon, and ten with each adversarial method; `make test` has fewer
 	ADAPTD_KILLS=60 $(BIN)/python -m pytest tests/process/test_kills.py tests/process/test_methods.py

@@ -92,6 +92,7 @@ def wait_for(moment: str, demo: subprocess.Popen[bytes], log: Path) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_a_folder_in_use_is_left_alone(tmp_path, adaptd):
     """Neither beside a demo nor beside the daemon that a killed one left behind does another one take its folder away."""
     folder, log = tmp_path / "demo", tmp_path / "log"
@@ -110,6 +111,7 @@ def test_a_folder_in_use_is_left_alone(tmp_path, adaptd):
     wait_for_nobody(folder)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", ["writing pictures", "source import", "cp -r"])
 def test_ctrl_c_leaves_nothing_behind(tmp_path, adaptd, moment):
     """Interrupted anywhere it ends with 130, its processes are gone, and what it made is whole."""

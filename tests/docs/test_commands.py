@@ -67,6 +67,7 @@ def test_the_readme_leads_to_a_served_adapted_model(reader):
     reader.leaves()
 
 
+@pytest.mark.long
 def test_the_guide_and_the_ways_to_deploy(reader):
     """Both cameras become promoted versions, one with estimated accuracy and one with measured; deploying serves the result."""
     for line in to_run("docs/guide.md", under=lambda heading: heading != "PostgreSQL"):

@@ -10,6 +10,8 @@ import pytest
 
 from tests.process.conftest import LONG, wait_until
 
+pytestmark = pytest.mark.long
+
 HOUR, DAY = 3600, 86400
 JUMPS = (400 * DAY, -400 * DAY, -HOUR)
 

@@ -6,7 +6,11 @@ Models: tests/publishing/test_repository.py flips every byte, tests/serving/test
 import os
 import random
 
+import pytest
+
 from tests.process.conftest import LONG
+
+pytestmark = pytest.mark.long
 
 ROUNDS = 100 if os.environ.get("ADAPTD_FAULTS") else 2
 

@@ -11,6 +11,8 @@ import pytest
 from tests.conftest import Shop
 from tests.process.conftest import LONG, wait_until, warned
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def small_disk(shop, tmp_path):

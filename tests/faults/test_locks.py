@@ -9,6 +9,8 @@ import pytest
 
 from tests.process.conftest import LONG, wait_until, warned
 
+pytestmark = pytest.mark.long
+
 SECONDS = (3, 30, 300) if os.environ.get("ADAPTD_FAULTS") else (3,)
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -36,6 +37,8 @@ from adaptd.project.settings import IntakeSettings, ModelSettings, Settings
 from adaptd.records import Accuracy, AccuracyKind, DomainState, VersionState
 from adaptd.signals import noting_signals
 from adaptd.store import NewVersion, Store
+
+pytestmark = pytest.mark.long
 
 LONG = bool(os.environ.get("ADAPTD_FAULTS"))
 EXAMPLES, STEPS = (1000, 50) if LONG else (4, 10)

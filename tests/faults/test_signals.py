@@ -5,8 +5,11 @@ import signal
 import time
 
 import numpy as np
+import pytest
 
 from tests.process.conftest import wait_until
+
+pytestmark = pytest.mark.long
 
 ROUNDS, CALM = (100, 1000) if os.environ.get("ADAPTD_FAULTS") else (3, 50)
 ENV = {"ADAPTD_TRAINING__EPOCHS": str(100 * ROUNDS), "ADAPTD_TRAINING__CHECKPOINT_SECONDS": "0.1"}

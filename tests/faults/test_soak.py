@@ -3,7 +3,11 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.process.conftest import MANUAL
+
+pytestmark = pytest.mark.long
 
 DOMAINS, SETTLED = (2000, 50) if os.environ.get("ADAPTD_FAULTS") else (8, 4)
 GROWTH = 20_000_000

@@ -42,6 +42,7 @@ def test_pause_outlives_a_restart(shop, start, drop, pictures, reference):
     assert reference(shop) == (2, [])
 
 
+@pytest.mark.long
 def test_signals_leave_a_checkpoint(shop, start, drop, pictures, reference, tmp_path):
     """SIGTERM and SIGINT in the middle of an episode: a checkpoint, exit 0, systemd knows; the next start goes on from there."""
     address = tmp_path / "notify"

@@ -16,6 +16,8 @@ from tests.conftest import REPOSITORY
 
 from .conftest import QUICK, SECONDS, wait_until
 
+pytestmark = pytest.mark.long
+
 KILLS = int(os.environ.get("ADAPTD_KILLS", "6")) // 6
 METHODS = ("dann", "mcd", "dada", "cua", "gra") if KILLS > 1 else ("gra",)
 """The one with a network of its own, memory and constraints; tests/learning resumes all of them."""

@@ -9,7 +9,11 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import quote
 
+import pytest
+
 from .conftest import MANUAL
+
+pytestmark = pytest.mark.long
 
 LONG = "n" * 63
 FOLDERS = {

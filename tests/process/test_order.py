@@ -4,7 +4,11 @@ import os
 import signal
 import urllib.request
 
+import pytest
+
 from .conftest import wait_until
+
+pytestmark = pytest.mark.long
 
 NAMES = ("first", "second", "third")
 

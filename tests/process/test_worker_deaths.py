@@ -4,6 +4,8 @@ import os
 import resource
 import signal
 
+import pytest
+
 from .conftest import LONG, wait_until
 
 MEMORY = 400_000_000
@@ -28,6 +30,7 @@ def drop_files(shop) -> list[str]:
     return sorted(str(path.relative_to(shop.state)) for path in (shop.state / "domains/2/1").rglob("*"))
 
 
+@pytest.mark.long
 def test_poison_has_failed(shop, start, drop, pictures):
     """Three deaths at one place, the last by its own fault: failed with the reason; the next domain goes on; retry works."""
     inbox = shop.root / "inbox"
