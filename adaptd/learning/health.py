@@ -65,6 +65,8 @@ def kappa(first: Tensor, second: Tensor, classes: int) -> float:
 def examine(logits: Tensor, features: Tensor, step: int = 0) -> Look:
     """Health from what a model makes of each image, [n, classes] and [n, d]; deterministic."""
     n, classes = logits.shape
+    # A model that has exploded has figures too: reports are JSON, which knows no NaN.
+    logits, features = logits.nan_to_num(), features.nan_to_num()
     probabilities = functional.softmax(logits.double(), dim=1)
     sure, predicted = probabilities.max(dim=1)
     clusters = pseudo_labels(features, predicted, features.new_zeros(classes, features.shape[1]))
@@ -78,7 +80,7 @@ def examine(logits: Tensor, features: Tensor, step: int = 0) -> Look:
         classes=int((shares >= 0.2 / classes).sum()),
         largest=float(shares.max()),
         spread=1 - float(centre.square().sum()),
-        nuclear_norm=float(torch.linalg.matrix_norm(probabilities.nan_to_num(), "nuc")) / sqrt(n * min(n, classes)),
+        nuclear_norm=float(torch.linalg.matrix_norm(probabilities, "nuc")) / sqrt(n * min(n, classes)),
         confidence=float(sure.mean()),
     )
     return Look(health, tuple(counts.tolist()), step)

@@ -224,7 +224,8 @@ def test_a_card_comes_back_as_it_was_written(tmp_path, facts, card):
     assert content["inputs"] == [{"name": "images", "datatype": "UINT8", "shape": [-1, 3, 32, 32]}]
     assert content["created_at"] == "2026-01-02T03:04:05Z"
     assert content["row"][0] == {
-        "domain": "source", "value": 0.9, "kind": "measured", "n": 100, "low": 0.83, "high": 0.94, "estimator": None
+        "domain": "source", "value": 0.9, "kind": "measured", "n": 100, "low": 0.83, "high": 0.94, "estimator": None,
+        "held_out": False,
     }  # fmt: skip
     assert content["lineage"] == [{"version": v, "episode": v - 1, "domain": "source"} for v in (1, 2)]
     assert {"adaptd", "python", "torch", "onnx", "onnxruntime"} <= content["versions"].keys()
