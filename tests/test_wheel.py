@@ -5,6 +5,10 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.long
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 

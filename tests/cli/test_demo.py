@@ -59,6 +59,7 @@ def wait_for_nobody(folder: Path) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_it_shows_the_main_job(tmp_path):
     """Source, three drops by the daemon, R, versions, metrics, a served prediction, status; nothing is left running."""
     log = tmp_path / "log"

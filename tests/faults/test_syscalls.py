@@ -95,6 +95,7 @@ def import_again(shop, what: str) -> None:
     assert shop.rows("SELECT path FROM quarantine") == [("quarantine/camera/1/broken.jpg",)], what
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("call", KILLS)
 def test_an_import_killed_at_a_call(shop, paint, tmp_path, call, figures):
     """Every file is in exactly one place at once, and accepted or quarantined after the next start."""

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 HERE = """
 import torch
@@ -52,6 +53,7 @@ def test_torchvision_imports_on_this_machine():
     assert run(HERE) in {"loads", "cannot load"}
 
 
+@pytest.mark.long
 def test_the_door_is_needed_only_where_the_extension_cannot_load():
     """A bare import fails exactly where the extension cannot load."""
     plain = subprocess.run([sys.executable, "-c", "import torchvision"], capture_output=True, check=False)

@@ -82,6 +82,7 @@ def received(manager: socket.socket) -> list[str]:
             return said
 
 
+@pytest.mark.long
 def test_cancel_and_retry(shop, start, drop, pictures, reference):
     """A cancelled episode's worker is gone, its leftovers too, its images stay; retried, it is done from the beginning."""
     drop(pictures(0), shop.root / "inbox" / "camera")

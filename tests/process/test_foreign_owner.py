@@ -9,6 +9,8 @@ import pytest
 
 from tests.conftest import Shop
 
+pytestmark = pytest.mark.long
+
 USER = 65534
 ENV = {"ADAPTD_TRAINING__EPOCHS": "1", "ADAPTD_EXPORT__KEEP_VERSIONS": "1", "HOME": "/nonexistent"}
 

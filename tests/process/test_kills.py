@@ -12,7 +12,11 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from .conftest import SECONDS
+
+pytestmark = pytest.mark.long
 
 KILLS = int(os.environ.get("ADAPTD_KILLS", "6"))
 DOMAINS = 12 if KILLS >= 200 else 6 if KILLS >= 60 else 2

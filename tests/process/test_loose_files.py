@@ -6,7 +6,7 @@ import time
 
 from tests.process.conftest import MANUAL
 
-LOOSE = int(os.environ.get("ADAPTD_LOOSE", "12000"))
+LOOSE = int(os.environ.get("ADAPTD_LOOSE", "4000"))
 
 
 def test_loose_files(shop, start, drop, pictures):
