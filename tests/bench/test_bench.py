@@ -97,6 +97,7 @@ class TestRecipes:
             load_digits(tmp_path)
 
 
+@pytest.mark.long
 def test_a_comparison_from_the_command_line(adaptd, folders, tmp_path):
     """Every method runs the same number of steps from the same source model; a second call runs nothing again."""
     out = tmp_path / "out"

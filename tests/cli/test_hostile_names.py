@@ -40,6 +40,7 @@ def check(text: str) -> None:
     assert not [line for line in text.split("\n") if line.startswith("forged")]
 
 
+@pytest.mark.long
 def test_commands(odd, tmp_path):
     """Every command that prints names of files, folders and domains, its errors too."""
     picture = tmp_path / f"{ODD}.png"

@@ -33,6 +33,7 @@ def test_keys_are_the_classes_own_or_numbers():
     assert assign_keys(tuple(map(str, range(40))))[34:36] == ["z", None]
 
 
+@pytest.mark.long
 def test_a_hundred_labels_by_keyboard_alone(browser, dusk):
     """Token, a key for each image, one undone; then every row of R is measured, with intervals, and the page tells the error."""
     from selenium.webdriver.common.keys import Keys

@@ -71,6 +71,7 @@ def test_many_tiny_files_at_once(shop, start, paint, tmp_path):
     assert shop.rows("SELECT files, accepted FROM drops") == [(4000, 4000)]
 
 
+@pytest.mark.long
 def test_late_files_and_known_files(shop, start, drop, pictures, paint, tmp_path):
     """What comes later is the next delivery; what is known already brings nothing new; too little waits for more."""
     inbox = shop.root / "inbox"

@@ -79,6 +79,7 @@ def test_a_copy_of_the_source_is_said_to_be_known(large_shop, monkeypatch, copie
     assert (found["verdict"], {each["domain"] for each in found["distances"]}) == ("new", {"source", "copy"})
 
 
+@pytest.mark.long
 def test_known_drops_are_skipped_where_that_is_set(large_shop, start, drop, copied, paint, tmp_path):
     """Nothing is learned from a copy before a person tries it again; what is too little to tell waits for more."""
     shop = large_shop

@@ -75,6 +75,7 @@ def held(shop, start, paint, tmp_path):
         file.close()
 
 
+@pytest.mark.long
 def test_what_is_written_while_nobody_looks(shop, held, start, paint, tmp_path):
     """Fsck tells it apart and does not speak of backups, gc leaves it alone, and the next start takes it in."""
     folder, half, image = held

@@ -181,6 +181,7 @@ def test_only_real_ties_are_excused():
     assert _count_unequal(truth, answers, TIE) == (1, 1)
 
 
+@pytest.mark.long
 def test_exporting_says_nothing(tmp_path):
     """Neither exporter writes to the terminal; what they say is in the debug log."""
     program = (
