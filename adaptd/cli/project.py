@@ -67,7 +67,6 @@ def init(
     """Make a project folder: adaptd.toml, inbox/, models/, state/ and an empty database."""
     from adaptd.project.catalogue import CONFIG_FILE
     from adaptd.project.layers import Project, parse_settings
-    from adaptd.project.lock import make_private
     from adaptd.project.toml import render_toml
     from adaptd.project.weights import choose_weights, describe_start
 
@@ -78,23 +77,28 @@ def init(
         "model.name": _model_name(folder.name) if name is None else name,
         "model.backbone": backbone,
         "model.classes": tuple(str(n) for n in range(int(classes))) if classes.isdecimal() else _names(classes),
+        "model.weights": choose_weights(backbone, weights),
     }
-    values["model.weights"] = choose_weights(backbone, weights)
     parse_settings(render_toml(values))  # nothing is fetched for settings that are wrong
-    values |= _settings_of(backbone, values["model.weights"])
-    text = render_toml(values)
+    text = render_toml(values | _settings_of(backbone, values["model.weights"]))
     project = Project(folder, parse_settings(text), {})
-    for path in (project.inbox, project.models):
-        path.mkdir(parents=True, exist_ok=True)
-    make_private(project.state)
-    if not project.settings.database.url:
-        from adaptd.store.migrate import upgrade
-
-        upgrade(project.database, backups(project))
+    _make_folders(project)
     replace_file(folder / CONFIG_FILE, text.encode())
     say(f"made {folder}: settings in {folder / CONFIG_FILE}")
     say(f"its model starts {describe_start(project)[1]}")
     say(f"next: adaptd --project {shlex.quote(str(folder))} source import DIR   (labelled pictures, one folder a class)")
+
+
+def _make_folders(project: "Project") -> None:
+    """Inbox, models and state, with an empty database where that is a file."""
+    from adaptd.project.lock import make_private
+    from adaptd.store.migrate import upgrade
+
+    for path in (project.inbox, project.models):
+        path.mkdir(parents=True, exist_ok=True)
+    make_private(project.state)
+    if not project.settings.database.url:
+        upgrade(project.database, backups(project))
 
 
 def _settings_of(backbone: str, weights: str) -> dict[str, Any]:
