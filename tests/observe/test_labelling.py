@@ -83,14 +83,24 @@ def test_a_hundred_labels_by_keyboard_alone(browser, dusk):
 
 
 def test_labelling_works_without_scripts(browser, dusk):
-    """Every button is a form: the token, a class, the next image; a phone is wide enough."""
+    """Every button is a form: the token, a class, the next image, undo; a phone is wide enough."""
     look(browser, 390, "dark")
+
+    def send(button: str) -> None:
+        browser.find_element("id", "token").send_keys(TOKEN)
+        browser.find_element("css selector", button).click()
+
+    def done() -> int:
+        return int(browser.find_element("id", "label-done").text)
+
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         browser.get(f"{dusk.address}/domains/dusk/labels?count=105")
-        browser.find_element("id", "token").send_keys(TOKEN)
-        browser.find_element("css selector", "button[name=undo]").click()
-        wait_for("the page", lambda: browser.find_element("id", "label-done").text == str(LABELS - 1))
+        before = done()
+        send("button[name=label]")
+        wait_for("the label", lambda: done() == before + 1)
+        send("button[name=undo]")
+        wait_for("the label's end", lambda: done() == before)
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 390

@@ -1,7 +1,7 @@
 """The page on which a person labels images, one by one or from a grid, and what a keystroke there changes in the store."""
 
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from adaptd.errors import RequestRefused
 from adaptd.labels.choosing import Gallery, choose_to_measure, choose_to_teach, read_gallery
@@ -24,10 +24,12 @@ def view_labels(tx: Transaction, site: Site, name: str, count: int | None, image
     if place is None:
         place = next((i for i, each in enumerate(images) if each.id not in gallery.labels), 0)
     settings = site.project.settings
+    address = f"/domains/{quote(name, safe='')}/labels"
     about = describe_labels(tx, name, settings.evaluation.confidence)
     return {
         "domain": gallery.domain,
-        "address": f"/domains/{quote(name, safe='')}/labels",
+        "address": address,
+        "this_list": f"{address}?{urlencode({'count': count or COUNT} | ({'teach': 1} if teach else {}))}",
         "teach": teach,
         "teaches": settings.labels.train,
         "items": [(each, gallery.labels.get(each.id)) for each in images],
