@@ -87,8 +87,14 @@ def _headline(document: dict[str, Any]) -> str:
     process = f"running as {daemon['pid']}, {daemon['state']}" if daemon["running"] else "not running"
     if daemon["pid"] and not daemon["running"]:
         process = f"not running; adaptd {daemon['command']} works as {daemon['pid']}"
+    pages = [f"pages    {daemon['address']}"] if daemon["running"] and daemon["address"] else []
     serving = f"version {served['version']} since {served['promoted_at']}" if served else "nothing promoted yet"
-    lines = [f"[bold]{document['model']}[/] in {escape(document['project'])}", f"daemon   {process}", f"serves   {serving}"]
+    lines = [
+        f"[bold]{document['model']}[/] in {escape(document['project'])}",
+        f"daemon   {process}",
+        *pages,
+        f"serves   {serving}",
+    ]
     if episode:
         eta = "" if episode["eta_seconds"] is None else f", {episode['eta_seconds']:.0f} s left"
         done = f"{episode['phase']} {episode['step']}/{episode['steps']} ({episode['progress']:.0%}{eta})"
