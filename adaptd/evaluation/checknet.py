@@ -4,11 +4,15 @@ They see images at 32 pixels or less, changed so strongly that only shapes are l
 for normalisation. They never see what another model takes a domain's images for. Who asks them, and what follows, is `checks`'.
 """
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.optim.adamw import adamw
 
 from adaptd.library.imageset import ImageSet
 
@@ -18,7 +22,7 @@ HIDDEN = 64
 BATCH = 64
 LEAST_STEPS, MOST_STEPS, EPOCHS = 60, 600, 12
 """Training takes so many passes over the source, within these bounds."""
-RATE, SMOOTHING = 0.006, 0.05
+RATE, RISE, SMOOTHING = 0.006, 0.3, 0.05
 STATISTICS_IMAGES = 512
 """Images of a domain that its statistics are taken from."""
 
@@ -52,17 +56,13 @@ def train_check(source: ImageSet, classes: int, seed: int) -> CheckModel:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = CheckModel(classes, min(SIDE, max(8, source.pixels.shape[2] // 8 * 8)))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=1e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
+    optimizer = OneCycle(list(model.parameters()), steps)
     model.train()
     for _ in range(steps):
         rows = torch.randint(len(source), (min(BATCH, max(2, len(source))),), generator=random)
         images = strengthen(_resize(source.pixels[rows.numpy()], model.side), random)
         loss = functional.cross_entropy(model(images), labels[rows], label_smoothing=SMOOTHING)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        schedule.step()
+        optimizer.step(torch.autograd.grad(loss, optimizer.parameters))
     return model
 
 
@@ -95,6 +95,50 @@ def strengthen(images: Tensor, random: torch.Generator) -> Tensor:
     lights = functional.interpolate(draw(-1, 1, 3, 5, 5), size=images.shape[2:], mode="bilinear", align_corners=False)
     noise = torch.randn(images.shape, generator=random)
     return coloured.clamp(-0.5, 1.5) + draw(0, 0.6, 1, 1, 1) * lights + draw(0, 0.1, 1, 1, 1) * noise
+
+
+class OneCycle:
+    """AdamW whose rate rises and falls once, and its momentum against that: torch's OneCycleLR, step for step.
+
+    Through torch's function, because its optimizers load a compiler when the first is made, seconds in every worker.
+    """
+
+    def __init__(self, parameters: list[nn.Parameter], steps: int) -> None:
+        self.parameters, self._steps, self._taken = parameters, steps, 0
+        self._means, self._squares = ([torch.zeros_like(each) for each in parameters] for _ in range(2))
+        self._counts = [torch.zeros(()) for _ in parameters]
+
+    @torch.no_grad()
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """Move the parameters."""
+        rise = RISE * self._steps - 1
+        if self._taken <= rise:
+            up = _ease(self._taken / rise)
+            rate, momentum = RATE * (1 / 25 + up * 24 / 25), 0.95 - up * 0.1
+        else:
+            down = _ease((self._taken - rise) / (self._steps - 1 - rise))
+            rate, momentum = RATE * (1 - down * (1 - 1 / 250_000)), 0.85 + down * 0.1
+        self._taken += 1
+        adamw(
+            list[Tensor](self.parameters),
+            list(gradients),
+            self._means,
+            self._squares,
+            [],
+            self._counts,
+            amsgrad=False,
+            beta1=momentum,
+            beta2=0.999,
+            lr=rate,
+            weight_decay=1e-3,
+            eps=1e-8,
+            maximize=False,
+        )
+
+
+def _ease(share: float) -> float:
+    """From 0 to 1 along half a cosine."""
+    return (1 - math.cos(math.pi * share)) / 2
 
 
 def _take_statistics(model: CheckModel, images: ImageSet) -> None:

@@ -386,7 +386,11 @@ def test_doctor_finds_what_is_wrong(adaptd, project):
         "serving port",
     } <= set(levels)
     (project / "inbox").rmdir()
-    run = adaptd("--project", project, "doctor", env={"ADAPTD_SERVING__HOST": "x" * 300, "COLUMNS": "1000"})
+    wrong = {"ADAPTD_SERVING__HOST": "x" * 300, "ADAPTD_MODEL__BACKBONE": "lennet5", "COLUMNS": "1000"}
+    run = adaptd("--project", project, "doctor", env=wrong)
     assert run.returncode == 1
     assert "mkdir -p" in run.stdout
     assert "set serving.host" in run.stdout
+    assert "there is no backbone named 'lennet5': did you mean lenet5" in run.stdout
+    checked = adaptd("--project", project, "config", "check", env=wrong)
+    assert (checked.returncode, "did you mean lenet5" in checked.stderr) == (5, True)
