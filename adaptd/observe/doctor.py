@@ -18,8 +18,11 @@ from pathlib import Path
 from typing import Literal
 
 from adaptd.machine import cpu_count, cpu_quota, existing, filesystem_kind, is_remote
+from adaptd.observe.status import explain_unpromoted
 from adaptd.project.layers import Project
 from adaptd.project.weights import describe_available, describe_start
+from adaptd.records import VersionState
+from adaptd.store import Transaction
 
 PACKAGES = ("torch", "torchvision", "onnxruntime", "watchdog", "sqlalchemy", "typer", "prometheus-client", "pillow", "simplejpeg")
 FREE_BYTES_FAIL, FREE_BYTES_WARN = 1 << 30, 10 << 30
@@ -66,6 +69,17 @@ def examine(project: Project) -> Iterator[Finding]:
     )
     for check in checks:
         yield from check(project)
+
+
+def check_promoted(tx: Transaction) -> Finding:
+    """Whether there is a version to serve and to adapt from."""
+    newest, promoted = tx.versions.find_latest(), tx.versions.find_latest(VersionState.PROMOTED)
+    if promoted is not None:
+        return Finding("promoted version", "ok", str(promoted.version))
+    if newest is None:
+        return Finding("promoted version", "ok", "none yet: `adaptd source import DIR` makes the first")
+    fact, _, remedy = explain_unpromoted(newest).partition(": ")
+    return Finding("promoted version", "warn", fact, remedy)
 
 
 def _python(_: Project) -> Iterator[Finding]:

@@ -93,12 +93,22 @@ def _warnings(tx: Transaction, domains: Mapping[int, Domain], running: Episode |
     newest = tx.versions.find_latest()
     if newest is not None and newest.state is VersionState.REJECTED:
         served = tx.versions.find_latest(VersionState.PROMOTED)
-        goes_on = "nothing is served" if served is None else f"version {served.version} goes on"
-        reasons = (newest.gate and newest.gate.reasons) or ("no reason was kept",)
-        said.append(f"version {newest.version} was rejected, {goes_on}: {reasons[0]}")
+        said.append(explain_unpromoted(newest) if served is None else _rejected(newest, f"version {served.version} goes on"))
     if newest is None:
         said.append("there is no source model yet: stop the daemon if it runs, then `adaptd source import DIR`")
     return said
+
+
+def explain_unpromoted(newest: Version) -> str:
+    """Why nothing is served though there is a version, and what to do."""
+    way_out = f"`adaptd promote {newest.version} --force --why REASON` publishes it as it is"
+    reasons = " ".join((newest.gate and newest.gate.reasons) or ("no reason was kept.",))
+    return f"version {newest.version} was rejected, nothing is promoted, and drops wait: {reasons} {way_out}"
+
+
+def _rejected(version: Version, goes_on: str) -> str:
+    reasons = (version.gate and version.gate.reasons) or ("no reason was kept",)
+    return f"version {version.version} was rejected, {goes_on}: {reasons[0]}"
 
 
 def _queued(domain: Domain) -> dict[str, Any]:
