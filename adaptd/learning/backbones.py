@@ -48,8 +48,12 @@ class Classifier(nn.Module):
 
     def encode(self, images: Tensor) -> Tensor:
         """f(x), [n, features]."""
-        features: Tensor = self.encoder((images - self.mean) / self.std)
+        features: Tensor = self.encoder(self.normalise(images))
         return features
+
+    def normalise(self, images: Tensor) -> Tensor:
+        """What the encoder takes."""
+        return (images - self.mean) / self.std
 
     def embed(self, features: Tensor) -> Tensor:
         """normalise(q(f)), [n, projector_output]: what the bank holds."""
