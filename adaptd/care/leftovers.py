@@ -28,7 +28,7 @@ def find_leftovers(view: View, layout: Layout) -> tuple[Path, ...]:
     What no episode in the store accounts for stays: a database that was restored from a backup may have forgotten it.
     """
     state = layout.state
-    patterns = ("cache/.*", "memory/.*", "weights/.*", "domains/*/.claiming-*", "backups/*.part")
+    patterns = ("cache/.*", "memory/.*", "weights/.*", "checks/.*", "domains/*/.claiming-*", "backups/*.part")
     found = [path for pattern in patterns for path in state.glob(pattern)]
     return tuple(
         sorted([*found, *_staged(view, layout), *_checkpoints(view, layout), *_of_episodes(view, layout), *_caches(view, layout)])

@@ -83,6 +83,14 @@ def build_classifier(settings: ModelSettings, seed: int = 0) -> Classifier:
         return Classifier(settings, encoder, _feature_length(encoder, settings))
 
 
+def check_backbone(name: str) -> None:
+    """Raise ConfigError, with the nearest names, where no such backbone can be built here."""
+    if name == EFFICIENTNET_LITE0 or name.startswith(TIMM_PREFIX):
+        check_timm(name.removeprefix(TIMM_PREFIX))
+    elif name not in LENETS:
+        check_torchvision(name)
+
+
 def check_torchvision(name: str) -> None:
     """Raise ConfigError, with the nearest names, where torchvision has no such classification model."""
     models = import_torchvision().models
