@@ -81,7 +81,8 @@ def main() -> None:
         for depth in DEPTHS:
             cells[depth].append(run(pair, settings, depth, chosen.out))
             sys.stderr.write(f"{target.name}, {depth}: {cells[depth][-1]['seconds']:.0f} s\n")
-    sys.stdout.write(f"{chosen.pixels} pixels, source {names[0]}, then {' '.join(names[1:])}\n\n")
+    held_out = cells["all"][0]["R"][0][0]
+    sys.stdout.write(f"{chosen.pixels} pixels, source {names[0]} ({held_out:.1%} held-out), then {' '.join(names[1:])}\n\n")
     sys.stdout.write("| depth | ACC | before | after | steps | seconds | processor seconds with evaluation |\n")
     sys.stdout.write("| --- | --- | --- | --- | --- | --- | --- |\n")
     found = [tell(depth, cells[depth]) for depth in DEPTHS]
