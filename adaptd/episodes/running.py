@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-import torch
-
 from adaptd.episodes.concluding import Conclusion, Finished
 from adaptd.episodes.leases import LEASE_SECONDS, PATIENCE_SECONDS, holding_lease
 from adaptd.episodes.materials import read_materials
@@ -28,7 +26,7 @@ from adaptd.errors import (
 )
 from adaptd.learning.backbones import Classifier, build_classifier
 from adaptd.learning.checkpoint import read_checkpoint, write_checkpoint
-from adaptd.learning.depth import make_ready
+from adaptd.learning.depth import limit_threads, make_ready
 from adaptd.learning.loop import Training
 from adaptd.learning.origins import ORIGINS
 from adaptd.learning.plan import Plan
@@ -104,7 +102,7 @@ class EpisodeRunner:
         model = self._start_model(materials.parent)
         is_source = self._episode.method == SUPERVISED
         plan = Plan.for_source(self._settings) if is_source else Plan.for_adaptation(self._settings, self._episode.method)
-        torch.set_num_threads(plan.threads)
+        limit_threads(plan)
         known = Assessment(self._project, self._store, materials, lease, self._stop.check).run(model)
         folder = self._layout.activations(self._episode.id)
         ready = make_ready(model, materials.open_data(), plan, folder, lambda done, total: self._prepare(lease, done, total))
