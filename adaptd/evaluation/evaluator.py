@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from adaptd.evaluation.shift import View
 from adaptd.library.imageset import ImageSet
+from adaptd.pace import Seen, ignore
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Measurement:
         return self.correct / self.n
 
 
-def predict(model: nn.Module, images: ImageSet, batch_size: int) -> NDArray[np.float32]:
+def predict(model: nn.Module, images: ImageSet, batch_size: int, seen: Seen = ignore) -> NDArray[np.float32]:
     """Logits, float32 [n, classes], row for row of `images`.
 
     Args:
@@ -33,6 +34,7 @@ def predict(model: nn.Module, images: ImageSet, batch_size: int) -> NDArray[np.f
             every part of it is put back into the mode it came in.
         images: read in batches, so that a memory map never has to be in memory as a whole.
         batch_size: of the forward passes.
+        seen: told of each of them.
     """
     if len(images) == 0:
         raise ValueError("there are no images to predict")
@@ -41,8 +43,11 @@ def predict(model: nn.Module, images: ImageSet, batch_size: int) -> NDArray[np.f
     model.eval()
     try:
         with torch.inference_mode():
-            starts = range(0, len(images), batch_size)
-            return np.concatenate([_forward(model, images.pixels[i : i + batch_size], device) for i in starts])
+            answers = []
+            for start in range(0, len(images), batch_size):
+                answers.append(_forward(model, images.pixels[start : start + batch_size], device))
+                seen(len(answers[-1]))
+            return np.concatenate(answers)
     finally:
         # Not model.train(): parts may have been frozen in eval mode on purpose.
         for module, training in modes:
@@ -93,11 +98,11 @@ def view(model: Viewed, images: ImageSet, classes: int, batch_size: int) -> View
     return View(features=both[:, classes:], logits=both[:, :classes])
 
 
-def measure(model: nn.Module, images: ImageSet, batch_size: int) -> Measurement:
+def measure(model: nn.Module, images: ImageSet, batch_size: int, seen: Seen = ignore) -> Measurement:
     """How many of the labelled images the model gets right."""
     if images.labels is None:
         raise ValueError("an accuracy can only be measured on labelled images")
-    predicted = predict(model, images, batch_size).argmax(axis=1)
+    predicted = predict(model, images, batch_size, seen).argmax(axis=1)
     return Measurement(correct=int((predicted == images.labels).sum()), n=len(images))
 
 

@@ -15,6 +15,7 @@ from adaptd.errors import ConfigError
 from adaptd.learning.origins import EFFICIENTNET_LITE0, TIMM_PREFIX
 from adaptd.learning.settings import ModelSettings
 from adaptd.learning.torchvision_compat import import_timm, import_torchvision
+from adaptd.pace import Seen, ignore
 
 LENETS = {"lenet5": (6, 16, (120, 84)), "lenet": (20, 50, (500,))}
 """LeNet-5 as LeCun drew it, and Caffe's wider one: filters of the two convolutions, then the hidden layers."""
@@ -22,6 +23,8 @@ LENETS = {"lenet5": (6, 16, (120, 84)), "lenet": (20, 50, (500,))}
 
 class Classifier(nn.Module):
     """f, q and h. Takes float images [n, 3, H, W] in 0…1 and normalises them itself.
+
+    Who looks at many images without learning from them tells `seen`, so that people see how far that is.
 
     Args:
         settings: what it was built from, with its classes in output order.
@@ -35,6 +38,7 @@ class Classifier(nn.Module):
     def __init__(self, settings: ModelSettings, encoder: nn.Module, features: int) -> None:
         super().__init__()
         self.settings = settings
+        self.seen: Seen = ignore
         self.encoder = encoder
         self.projector = nn.Sequential(
             nn.Linear(features, settings.projector_hidden),

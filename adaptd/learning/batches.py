@@ -38,6 +38,11 @@ class EpisodeData:
         if self.target is not None:  # whatever is known about the target, a method must not see it
             object.__setattr__(self, "target", self.target.unlabelled())
 
+    @property
+    def every(self) -> tuple[ImageSet, ...]:
+        """All that an episode looks at, in the order of the bank."""
+        return (self.source, *self.memories, *(() if self.target is None else (self.target,)))
+
     def first_row(self, position: int) -> int:
         """The bank row at which the source (0), memory i (i + 1) or the target (last) begins."""
         return sum(map(len, (self.source, *self.memories)[:position]))

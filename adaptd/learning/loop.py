@@ -24,6 +24,7 @@ from adaptd.learning.plan import Plan, falling
 from adaptd.learning.reports import Outcome, StepReport, Tally
 from adaptd.learning.stepper import NotFinite
 from adaptd.learning.survey import Surveys, survey_all, training_mode
+from adaptd.learning.timing import Timing
 from adaptd.learning.watch import Watch
 
 
@@ -42,6 +43,7 @@ class Training:
         self._tally = Tally()
         self.watch = Watch(self.model, data, plan)
         self._begun = False
+        self._timing = Timing()
         torch.set_num_threads(plan.threads)
 
     @property
@@ -60,6 +62,11 @@ class Training:
         """How many steps are done."""
         return self._tally.step
 
+    @property
+    def seconds_per_image(self) -> float:
+        """What it takes the model to look at an image; 0 before it has."""
+        return self._tally.survey_seconds / sum(map(len, self.data.every))
+
     def begin(self) -> None:
         """Look at everything for the first time; nothing to do where that was done."""
         if self._begun:
@@ -67,10 +74,13 @@ class Training:
         start = time.perf_counter()
         torch.set_num_threads(self.plan.threads)
         surveys = survey_all(self.model, self.data)
+        self._tally.survey_seconds = time.perf_counter() - start
         self.watch.begin(surveys.target)
         if self.watch.trust is not None:
             self.method.check(self.watch.trust)
+        looking = time.perf_counter()
         self.method.begin(surveys)
+        self._tally.look_seconds = time.perf_counter() - looking
         self._tally.before = _cross_entropies(surveys)
         self._tally.seconds += time.perf_counter() - start
         self._begun = True
@@ -137,28 +147,44 @@ class Training:
     def _take_step(self, step: int) -> StepReport:
         start = time.perf_counter()
         batch = self.batches[step]
-        if step and step % self.epoch_steps == 0:
-            self.method.begin_epoch(step // self.epoch_steps)
-            self.watch.look(step)
-            self.watch.check()
+        looked = self._look(step) if step and step % self.epoch_steps == 0 else 0.0
         if self.method.converged and self._tally.converged_at is None:
             self._tally.converged_at = step
         update = None
         with suppress(NotFinite):
             update = self._update(batch)
-        done = update or Update({})
+        done, seconds = update or Update({}), time.perf_counter() - start
+        self._timing.add(seconds - looked)
         return StepReport(
             step=step + 1,
             steps=self.steps,
             learning_rate=self._rate,
             images=len(batch.rows),
-            seconds=time.perf_counter() - start,
+            seconds=seconds,
             skipped=update is None,
             losses=dict(done.losses),
             norms=dict(done.norms),
             multipliers=dict(done.multipliers),
             health=self.watch.newest,
+            seconds_left=self._seconds_left(step + 1),
         )
+
+    def _look(self, step: int) -> float:
+        """Look at everything before an epoch begins; the seconds that took."""
+        start = time.perf_counter()
+        self.method.begin_epoch(step // self.epoch_steps)
+        self.watch.look(step)
+        self.watch.check()
+        self._tally.look_seconds = time.perf_counter() - start
+        return self._tally.look_seconds
+
+    def _seconds_left(self, step: int) -> float | None:
+        """Steps, the looks between them, and the survey of everything at the end."""
+        one, tally = self._timing.step_seconds(), self._tally
+        if one is None:
+            return None
+        looks = (self.steps - 1) // self.epoch_steps - (step - 1) // self.epoch_steps
+        return one * (self.steps - step) + tally.look_seconds * (1 + looks) + tally.survey_seconds
 
     def _update(self, batch: Batch) -> Update:
         """One update and its steps, or nothing at all.
@@ -193,8 +219,8 @@ class Training:
         """What a checkpoint must agree with: model, method, plan and images. Threads come from the checkpoint instead."""
         facts = (self.model.settings, self.method.parameters.describe(), replace(self.plan, threads=0))
         digest = hashlib.sha256(repr(facts).encode())
-        for images in (self.data.source, *self.data.memories, self.data.target):
-            for column in () if images is None else (images.ids, images.labels):
+        for images in self.data.every:
+            for column in (images.ids, images.labels):
                 digest.update(b"|" if column is None else column.tobytes() + b"|")
         return digest.hexdigest()
 

@@ -112,4 +112,5 @@ def survey(model: Classifier, images: ImageSet) -> Survey:
 
 def _read(model: Classifier, images: ImageSet, piece: slice) -> Tensor:
     """Some images as the model takes them, where the model is."""
+    model.seen(len(images.pixels[piece]))
     return to_float(torch.from_numpy(np.array(images.pixels[piece])).to(model.mean.device))

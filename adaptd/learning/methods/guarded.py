@@ -54,6 +54,11 @@ class Guarded(Method[GuardedOptions]):
         older, recent = self.agreements[:-patience], self.agreements[-patience:]
         return patience > 0 and len(older) > 0 and bool(recent.max() < older.max() + GAIN)
 
+    @property
+    def look_images(self) -> int:
+        """The whole target, in every view."""
+        return self.options.views * len(self._target)
+
     def build(self) -> None:
         """A row for the target and one for each constraint; the projector has no part in any of the losses."""
         self._target = self.pools[-1]
