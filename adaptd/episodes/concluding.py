@@ -15,6 +15,7 @@ from adaptd.evaluation.checks import Checks
 from adaptd.evaluation.predictions import Predictions, count_images, predict_domains
 from adaptd.evaluation.rows import RowMaker
 from adaptd.learning.backbones import Classifier
+from adaptd.learning.devices import resolve_device
 from adaptd.learning.reports import Outcome
 from adaptd.library.memories import MEMORY_IMAGES
 from adaptd.pace import Seen, ignore
@@ -82,7 +83,8 @@ class Conclusion:
         self._project, self._store, self.materials, self._lease, self._enter = project, store, materials, lease, enter
         self._settings, self._episode, self._images = project.settings, materials.episode, materials.images
         self._layout = Layout(project.state)
-        self._models = VersionModels(self._layout, self._images, self._settings.evaluation.batch_size, seen)
+        batch_size, device = self._settings.evaluation.batch_size, resolve_device(self._settings.training.device)
+        self._models = VersionModels(self._layout, self._images, batch_size, seen, device)
         self._seen = seen
         self._publisher = Publisher(project, store, self._images, self._models)
         evaluation = self._settings.evaluation

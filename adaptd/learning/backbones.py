@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from adaptd.errors import ConfigError
+from adaptd.learning.devices import has_fast_halves
 from adaptd.learning.origins import EFFICIENTNET_LITE0, TIMM_PREFIX
 from adaptd.learning.settings import ModelSettings
 from adaptd.learning.torchvision_compat import import_timm, import_torchvision
@@ -52,7 +53,12 @@ class Classifier(nn.Module):
 
     def encode(self, images: Tensor) -> Tensor:
         """f(x), [n, features]."""
-        features: Tensor = self.encoder((images - self.mean) / self.std)
+        features: Tensor
+        if torch.is_grad_enabled() and has_fast_halves(images.device):  # looks and evaluations stay exact
+            with torch.autocast(images.device.type, dtype=torch.bfloat16):
+                features = self.encoder((images - self.mean) / self.std)
+            return features.float()
+        features = self.encoder((images - self.mean) / self.std)
         return features
 
     def embed(self, features: Tensor) -> Tensor:

@@ -112,15 +112,13 @@ class Batch:
 
 
 class Batches:
-    """Batch number i of an episode, for any i. The last pool sets the pace: its passes are the epochs."""
+    """On the processor, batch number i of an episode, for any i. The last pool sets the pace: its passes are the epochs."""
 
-    def __init__(
-        self, pools: Sequence[Pool], epochs: int, seed: int, augmentation: Augmentation | None, device: str = "cpu"
-    ) -> None:
+    def __init__(self, pools: Sequence[Pool], epochs: int, seed: int, augmentation: Augmentation | None) -> None:
         self.pools = tuple(pools)
         self.steps = epochs * self.pools[-1].slices if self.pools else 0
         self._seed = seed
-        self._augmentation, self._device = augmentation, device
+        self._augmentation = augmentation
         self._orders: dict[str, tuple[int, Tensor]] = {}
 
     def __getitem__(self, step: int) -> Batch:
@@ -133,9 +131,8 @@ class Batches:
             pool.read(indices.numpy(), into)
             for pool, indices, into in zip(self.pools, chosen, np.split(pixels, ends), strict=True)
         ]
-        images = self._augmented(torch.from_numpy(pixels), step).to(self._device)
-        rows = [(pool.first_row + indices).to(self._device) for pool, indices in zip(self.pools, chosen, strict=True)]
-        labels = [None if own is None else own.to(self._device) for own in labels]
+        images = self._augmented(torch.from_numpy(pixels), step)
+        rows = [pool.first_row + indices for pool, indices in zip(self.pools, chosen, strict=True)]
         views = images.tensor_split(ends.tolist())
         parts = tuple(map(BatchPart, [pool.name for pool in self.pools], views, rows, labels))
         return Batch(images, torch.cat(rows), parts, step, self.steps, self._seed)

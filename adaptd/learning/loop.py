@@ -18,6 +18,7 @@ from adaptd.learning.augment import Augmentation
 from adaptd.learning.backbones import Classifier
 from adaptd.learning.batches import Batch, Batches, EpisodeData
 from adaptd.learning.checkpoint import State
+from adaptd.learning.devices import CPU, Ahead
 from adaptd.learning.methods.base import Update, create_method
 from adaptd.learning.parameters import under
 from adaptd.learning.plan import Plan, falling
@@ -39,7 +40,9 @@ class Training:
         self.model, self.data, self.plan = model.to(plan.device), data, plan
         self.method = create_method(plan, model, data)
         augmentation = Augmentation(plan.augmentation) if plan.augmentation else None
-        self.batches = Batches(self.method.pools, plan.epochs, plan.seed, augmentation, plan.device)
+        self.batches = Batches(self.method.pools, plan.epochs, plan.seed, augmentation)
+        read = self.batches.__getitem__
+        self._read = read if plan.device == CPU else Ahead(read, self.batches.steps, plan.device).__getitem__
         self._tally = Tally()
         self.watch = Watch(self.model, data, plan)
         self._begun = False
@@ -121,7 +124,7 @@ class Training:
         tensors = self.method.parameters.tensors()
         tensors |= {f"method.{name}": value for name, value in self.method.tensors().items()}
         # Copies: the episode goes on while the state is being written.
-        copies = {name: value.clone(memory_format=torch.contiguous_format) for name, value in tensors.items()}
+        copies = {name: value.cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()}
         facts = {"fingerprint": self._fingerprint, "threads": torch.get_num_threads(), "tally": asdict(self._tally)}
         facts["watch"] = self.watch.state()
         return State(copies, facts)
@@ -146,7 +149,7 @@ class Training:
 
     def _take_step(self, step: int) -> StepReport:
         start = time.perf_counter()
-        batch = self.batches[step]
+        batch = self._read(step)
         looked = self._look(step) if step and step % self.epoch_steps == 0 else 0.0
         if self.method.converged and self._tally.converged_at is None:
             self._tally.converged_at = step
@@ -216,8 +219,8 @@ class Training:
 
     @cached_property
     def _fingerprint(self) -> str:
-        """What a checkpoint must agree with: model, method, plan and images. Threads come from the checkpoint instead."""
-        facts = (self.model.settings, self.method.parameters.describe(), replace(self.plan, threads=0))
+        """What a checkpoint must agree with: model, method, plan and images. It moves between devices, and brings its threads."""
+        facts = (self.model.settings, self.method.parameters.describe(), replace(self.plan, threads=0, device=CPU))
         digest = hashlib.sha256(repr(facts).encode())
         for images in self.data.every:
             for column in (images.ids, images.labels):

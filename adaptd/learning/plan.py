@@ -6,6 +6,7 @@ from typing import Protocol
 
 from adaptd.errors import ConfigError
 from adaptd.learning.backbones import LENETS
+from adaptd.learning.devices import resolve_device
 from adaptd.learning.methods.registry import RuleName, get_entry
 from adaptd.learning.methods.settings import MethodSettings, choose_rule, find_ignored
 from adaptd.learning.settings import AugmentationSettings, MemorySettings, ModelSettings, SourceSettings, TrainingSettings
@@ -97,6 +98,7 @@ class Plan:
             threads=t.threads or cpu_count(),
             augmentation=settings.augmentation,
             memory=settings.memory,
+            device=resolve_device(t.device),
         )
 
     @classmethod
@@ -121,6 +123,7 @@ class Plan:
             threads=t.threads or cpu_count(),
             augmentation=settings.augmentation if s.augment else None,
             memory=settings.memory,
+            device=resolve_device(t.device),
         )
 
     def rate(self, step: int, steps: int) -> float:

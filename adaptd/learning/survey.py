@@ -1,4 +1,7 @@
-"""A model's view of whole image sets, without augmentation and without leaving a trace in the model."""
+"""A model's view of whole image sets, without augmentation and without leaving a trace in the model.
+
+Whatever the model runs on, the view is gathered on the processor.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -81,7 +84,7 @@ def mean_probabilities(
             for start in range(0, len(images), IMAGES_PER_PASS):
                 piece = slice(start, start + IMAGES_PER_PASS)
                 changed = change(_read(model, images, piece))
-                total[piece] += functional.softmax(model(changed).to(total.dtype), dim=1)
+                total[piece] += functional.softmax(model(changed).cpu().to(total.dtype), dim=1)
     return total / (1 + views)
 
 
@@ -95,18 +98,19 @@ def survey(model: Classifier, images: ImageSet) -> Survey:
         for start in range(0, len(images), IMAGES_PER_PASS):
             piece = slice(start, start + IMAGES_PER_PASS)
             encoded = model.encode(_read(model, images, piece))
-            logits.append(model.classify(encoded))
-            keys.append(model.embed(encoded))
+            logits.append(model.classify(encoded).cpu())
+            keys.append(model.embed(encoded).cpu())
             if labels is None:
-                features.append(encoded)
+                features.append(encoded.cpu())
             else:  # sums, not features: a source may be large
                 members = functional.one_hot(labels[piece], classes).float()
                 sums = sums + members.T @ functional.normalize(encoded, dim=1)
+    sums = sums.cpu()
     every = torch.cat(logits) if logits else sums.new_zeros(0, classes)
     projected = torch.cat(keys) if keys else sums.new_zeros(0, model.settings.projector_output)
     if labels is None:
         return Survey(every, projected, torch.cat(features), None, None)
-    entropy = functional.cross_entropy(every.double(), labels).item() if len(images) else None
+    entropy = functional.cross_entropy(every.double(), labels.cpu()).item() if len(images) else None
     return Survey(every, projected, None, functional.normalize(sums, dim=1) if len(images) else None, entropy)
 
 

@@ -85,8 +85,14 @@ class Guarded(Method[GuardedOptions]):
 
     def look(self, target: Survey, epoch: int) -> None:
         """Decide which images take part in this epoch, and as what."""
-        labelling, self.labels = self._judge(target, epoch)
+        labelling, chosen = self._judge(target, epoch)
+        self.labels = chosen.to(self.plan.device)
         self.agreements = torch.cat([self.agreements, torch.tensor([labelling.agreement], dtype=torch.float64)])
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Steps need the labels; looks are the processor's business."""
+        super().restore(tensors)
+        self.centroids, self.agreements = self.centroids.cpu(), self.agreements.cpu()
 
     def update(self, batch: Batch) -> Update:
         """The objective's gradient, bent as far as the constraints ask for."""
