@@ -53,12 +53,14 @@ class Classifier(nn.Module):
 
     def encode(self, images: Tensor) -> Tensor:
         """f(x), [n, features]."""
+        # Channels last: a fifth to a third faster, there and back (benchmarks/channels_last.py).
+        normalised = ((images - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
         features: Tensor
         if torch.is_grad_enabled() and has_fast_halves(images.device):  # looks and evaluations stay exact
             with torch.autocast(images.device.type, dtype=torch.bfloat16):
-                features = self.encoder((images - self.mean) / self.std)
+                features = self.encoder(normalised)
             return features.float()
-        features = self.encoder((images - self.mean) / self.std)
+        features = self.encoder(normalised)
         return features
 
     def embed(self, features: Tensor) -> Tensor:
