@@ -17,10 +17,12 @@ from PIL import Image
 
 from adaptd.bench.recipes import data_folder, load_digits
 from adaptd.evaluation.evaluator import measure
+from adaptd.files import replace_file
 from adaptd.learning.weights import load_classifier
 from adaptd.library.imageset import ImageSet
 from adaptd.project.layers import load_project
 from adaptd.project.layout import Layout
+from adaptd.records import DomainState
 from adaptd.store import Store
 
 SOURCE_IMAGES = 2000
@@ -45,7 +47,7 @@ def main() -> None:
             folder = chosen.out / f"project-{seed}"
             _write(_draw(source.train, SOURCE_IMAGES, seed), folder.with_name(f"mnist-{seed}"), labelled=True)
             _write(_draw(target.train, chosen.images, seed), folder.with_name(f"mnistm-{seed}"), labelled=False)
-            file.write_text(json.dumps(_run(folder, seed, target.test)) + "\n", encoding="utf-8")
+            replace_file(file, json.dumps(_run(folder, seed, target.test)).encode())
         results.append({"seed": seed} | json.loads(file.read_text(encoding="utf-8")))
         sys.stdout.write(f"{json.dumps(results[-1])}\n")
         sys.stdout.flush()
@@ -69,6 +71,8 @@ def _run(folder: Path, seed: int, test: ImageSet) -> dict[str, Any]:
             for entry in tx.accuracies.list_all()
             if entry.domain_id == domain.id
         }
+    if domain.state not in {DomainState.DONE, DomainState.FAILED}:
+        raise RuntimeError(f"{domain.name} is {domain.state}, so the seed is not over: {said[-500:]}")
     state = Layout(project.state).state
     true = [measure(load_classifier(state / version.weights_path), test, 512).accuracy for version in versions]
     newest = versions[-1]

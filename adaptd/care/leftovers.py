@@ -28,7 +28,7 @@ def find_leftovers(view: View, layout: Layout) -> tuple[Path, ...]:
     What no episode in the store accounts for stays: a database that was restored from a backup may have forgotten it.
     """
     state = layout.state
-    patterns = ("cache/.*", "memory/.*", "weights/.*", "domains/*/.claiming-*", "backups/*.part")
+    patterns = ("cache/.*", "memory/.*", "weights/.*", "checks/.*", "domains/*/.claiming-*", "backups/*.part")
     found = [path for pattern in patterns for path in state.glob(pattern)]
     return tuple(
         sorted([*found, *_staged(view, layout), *_checkpoints(view, layout), *_of_episodes(view, layout), *_caches(view, layout)])
@@ -59,6 +59,8 @@ def _of_episodes(view: View, layout: Layout) -> Iterator[Path]:
         if episode.state in OPEN:
             continue
         memory, weights = layout.memory(episode.domain_id, episode.id), layout.weights(episode.id)
+        if layout.activations(episode.id).is_dir():
+            yield layout.activations(episode.id)
         if remembered.get(episode.domain_id) != episode.id and memory.is_dir():
             yield memory
         if episode.state is not EpisodeState.DONE and weights.exists():

@@ -81,7 +81,8 @@ def _serving_pages(project: "Project", supervisor: "Supervisor") -> Iterator[Non
             http = HttpThread(make_app(site, health), metrics.host, metrics.port, metrics.max_connections)
         except OSError as problem:
             supervisor.warnings.append(
-                f"no metrics and no pages: {metrics.host}:{metrics.port} cannot be used ({problem.strerror}); set metrics.port"
+                f"no metrics and no pages: {metrics.host}:{metrics.port} cannot be used ({problem.strerror}); "
+                "what answers there is not this project: set metrics.port"
             )
             yield
             return
@@ -109,11 +110,15 @@ def resume(context: typer.Context, domain: NameOrAll = None) -> None:
 
 
 def retry(context: typer.Context, domain: Name) -> None:
-    """Queue a failed or cancelled domain, or one that waits for more images, again, with everything that came for it."""
+    """Queue a failed or cancelled domain, or one that waits for more images, again, with everything that came for it.
+
+    A domain that is done gets another episode when labels came to teach it since its last one (labels.train).
+    """
     from adaptd.daemon import control
 
-    with open_store(open_project(context)) as store:
-        say(control.retry(store, domain))
+    project = open_project(context)
+    with open_store(project) as store:
+        say(control.retry(store, domain, project.settings))
 
 
 def cancel(context: typer.Context, domain: Name) -> None:

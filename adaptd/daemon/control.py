@@ -3,8 +3,10 @@
 from shlex import quote
 
 from adaptd.errors import EpisodeError
-from adaptd.records import EVERYTHING, SOURCE, DomainState, EventKind
-from adaptd.store import Store
+from adaptd.imports.commit import new_episode
+from adaptd.project.settings import Settings
+from adaptd.records import EVERYTHING, SOURCE, SUPERVISED, Domain, DomainState, EpisodeState, EventKind, Purpose
+from adaptd.store import Store, Transaction
 
 
 def pause(store: Store, name: str | None) -> str:
@@ -27,19 +29,43 @@ def resume(store: Store, name: str | None) -> str:
     return f"{name or 'everything'} goes on"
 
 
-def retry(store: Store, name: str) -> str:
-    """Queue a failed, cancelled or waiting domain again, with everything that came for it."""
+def retry(store: Store, name: str, settings: Settings) -> str:
+    """Queue a failed, cancelled or waiting domain again, with everything that came for it; a finished one to be taught."""
     with store.writing() as tx:
         domain = tx.domains.get_named(name)
         waits_for_more = domain.state is DomainState.SETTLED and domain.reason is not None
-        if domain.state not in {DomainState.FAILED, DomainState.SKIPPED} and not waits_for_more:
-            raise EpisodeError(f"{name} is {domain.state}: only a domain that failed, was cancelled or waits can be tried again")
-        if not tx.drops.give_back(domain.id, tx.episodes.last_delivery(domain.id) + 1):
-            how = "adaptd source import DIR" if name == SOURCE else f"adaptd adapt DIR --domain {name}"
-            raise EpisodeError(f"{name} did not come through the inbox: run `{how}` again, or drop its images into the inbox")
+        if domain.state not in {DomainState.DONE, DomainState.FAILED, DomainState.SKIPPED} and not waits_for_more:
+            raise EpisodeError(
+                f"{name} is {domain.state}: only a domain that is done, failed, was cancelled or waits can be tried again"
+            )
+        if domain.state is DomainState.DONE or not tx.drops.give_back(domain.id, tx.episodes.last_delivery(domain.id) + 1):
+            return _teach(tx, domain, settings)
         tx.domains.set_state(domain.id, DomainState.SETTLED)
         tx.events.add(EventKind.RETRIED, f"{name} is tried again", domain_id=domain.id)
     return f"{name} is tried again, from its images on"
+
+
+def _teach(tx: Transaction, domain: Domain, settings: Settings) -> str:
+    """Queue another episode on the newest delivery that was learned from, for the labels that came to teach since then."""
+    name, base = domain.name, tx.versions.find_base()
+    learned = [e for e in tx.episodes.list_all(EpisodeState.DONE) if e.domain_id == domain.id and e.method != SUPERVISED]
+    if not learned or base is None:
+        how = "adaptd source import DIR" if name == SOURCE else f"adaptd adapt DIR --domain {quote(name)}"
+        raise EpisodeError(f"{name} did not come through the inbox: run `{how}` again, or drop its images into the inbox")
+    begun = learned[-1].started_at
+    new = [label for label in tx.labels.list_for(domain.id, Purpose.TEACH) if begun is None or label.labelled_at > begun]
+    if not new:
+        raise EpisodeError(
+            f"{name} is {domain.state}, and no labels came to teach it since its last episode: fill in teach.csv of "
+            f"`adaptd labels template {quote(name)}`, import it, and try again"
+        )
+    if not settings.labels.train:
+        raise EpisodeError(f"{len(new)} labels wait to teach {name}, but labels.train is false: set it, and try again")
+    episode = tx.episodes.add(new_episode(domain, learned[-1].delivery, base.classes, settings))
+    tx.domains.set_state(domain.id, DomainState.QUEUED)
+    message = f"{name} gets another episode: {len(new)} labels came to teach it"
+    tx.events.add(EventKind.RETRIED, message, domain_id=domain.id, episode_id=episode.id)
+    return message
 
 
 def cancel(store: Store, name: str) -> str:

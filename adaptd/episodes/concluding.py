@@ -11,6 +11,7 @@ from adaptd.episodes.materials import Materials
 from adaptd.episodes.memory import write_memory
 from adaptd.episodes.novelty import find_known
 from adaptd.errors import Interrupted
+from adaptd.evaluation.checkfiles import CheckFiles
 from adaptd.evaluation.checks import Checks
 from adaptd.evaluation.predictions import Predictions, count_images, predict_domains
 from adaptd.evaluation.rows import RowMaker
@@ -88,7 +89,8 @@ class Conclusion:
         self._seen = seen
         self._publisher = Publisher(project, store, self._images, self._models)
         evaluation = self._settings.evaluation
-        self._checks = Checks(self._images, len(self._settings.model.classes), evaluation.batch_size)
+        files = CheckFiles(self._layout.checks)
+        self._checks = Checks(self._images, len(self._settings.model.classes), evaluation.batch_size, files)
         self._rows = RowMaker(self._images, self._checks, evaluation)
 
     @cached_property

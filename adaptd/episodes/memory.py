@@ -48,9 +48,12 @@ def _merge(materials: Materials, selection: MemorySelection, quota: int) -> NewM
     folder = materials.images.memories.get(materials.domain.id)
     if folder is not None:
         old = materials.images.open(folder)
-        assert old.images.labels is not None
-        confidence = np.array([materials.confidences[int(image)] for image in old.images.ids])
-        parts.append(_label(old.images, old.images.labels, confidence, _hashes(old)))
+        own = set(materials.target.index.ids)
+        # An episode may come back to a delivery, to be taught: of its images it chooses anew.
+        kept = take(old.images, [key for key in old.index.ids if key not in own])
+        assert kept.labels is not None
+        confidence = np.array([materials.confidences[int(image)] for image in kept.ids])
+        parts.append(_label(kept, kept.labels, confidence, _hashes(old)))
     return _most_confident(parts, quota)
 
 

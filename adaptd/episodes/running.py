@@ -10,9 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+import torch
+
 from adaptd.episodes.concluding import Conclusion, Finished
 from adaptd.episodes.leases import LEASE_SECONDS, PATIENCE_SECONDS, holding_lease
-from adaptd.episodes.materials import Materials, read_materials
+from adaptd.episodes.materials import read_materials
 from adaptd.episodes.novelty import Assessment
 from adaptd.episodes.settings import resolve_project
 from adaptd.episodes.sweep import sweep_episodes
@@ -25,9 +27,9 @@ from adaptd.errors import (
     IntakeError,
     NothingToLearn,
 )
-from adaptd.evaluation.evaluator import measure
 from adaptd.learning.backbones import Classifier, build_classifier
 from adaptd.learning.checkpoint import read_checkpoint, write_checkpoint
+from adaptd.learning.depth import make_ready
 from adaptd.learning.loop import Training
 from adaptd.learning.origins import ORIGINS
 from adaptd.learning.plan import Plan
@@ -99,23 +101,28 @@ class EpisodeRunner:
         model = self._start_model(materials.parent)
         is_source = self._episode.method == SUPERVISED
         plan = Plan.for_source(self._settings) if is_source else Plan.for_adaptation(self._settings, self._episode.method)
-        training = self._training = Training(model, materials.open_data(), plan)
+        torch.set_num_threads(plan.threads)
+        model.to(plan.device)
         if not is_source:
             self._audience.phase("comparing", 0, 0)
         known = Assessment(self._project, self._store, materials, lease, self._stop.check).run(model)
+        folder = self._layout.activations(self._episode.id)
+        telling = Telling(self._store, self._episode.id, lease, self._audience)
+        enter = partial(self._enter, telling)
+        telling.enter("preparing")
+        ready = make_ready(model, materials.open_data(), plan, folder, partial(self._prepare, telling))
+        training = self._training = Training(ready.model, ready.data, ready.plan)
         self._resume(training, materials.domain.name)
         self._stop.check()
         self._audience.say(describe_work(training, materials.domain.name))
-        telling = Telling(self._store, self._episode.id, lease, self._audience)
-        enter = partial(self._enter, telling)
         conclusion = Conclusion(self._project, self._store, materials, lease, enter, telling.saw)
-        model.seen, images = telling.saw, sum(map(len, training.data.every)) + training.method.look_images
-        telling.enter("preparing", images=images, step=training.step, steps=training.steps)
+        training.model.seen, images = telling.saw, sum(map(len, training.data.every)) + training.method.look_images
+        telling.enter("looking", images=images, step=training.step, steps=training.steps)
         self._train(training, lease, telling, conclusion)
         enter("looking", images)
         outcome = training.finish()
-        model.seen = ignore  # it is copied to be exported, and nobody who looks on can be
-        finished = conclusion.run(model, replace(outcome, report=outcome.report | known))
+        training.model.seen = ignore  # it is copied to be exported, and nobody who looks on can be
+        finished = conclusion.run(model, replace(outcome, report=outcome.report | known | ready.report))
         sweep_episodes(self._store, self._layout)
         return finished
 
@@ -153,15 +160,16 @@ class EpisodeRunner:
         if known:
             log.warning("the episode on %s starts afresh: none of its checkpoints can be used", domain)
 
-    def _source_accuracy(self, model: Classifier, materials: Materials) -> float | None:
-        test = materials.images.open_test(materials.images.source)
-        return None if test is None else measure(model, test, self._settings.evaluation.batch_size).accuracy
+    def _prepare(self, telling: Telling, done: int, total: int) -> None:
+        """Between two passes below what is trained: stop if asked to, or tell how far it is."""
+        self._stop.check()
+        telling.reach(done, total)
 
     def _train(self, training: Training, lease: Lease, telling: Telling, conclusion: Conclusion) -> None:
         every = self._settings.training.checkpoint_seconds
         accuracy, show, look = None, self._audience.step, training.method.look_images
         for step in training:
-            after = conclusion.images_to_see * training.seconds_per_image
+            after = conclusion.images_to_see * (training.seconds_per_image + telling.seconds_below)
             report = step if step.seconds_left is None else replace(step, seconds_left=step.seconds_left + after)
             now, is_last = time.monotonic(), report.step == report.steps
             telling.step(report, look)
@@ -170,7 +178,7 @@ class EpisodeRunner:
                 self._checkpoint(training, lease)
             if show is not None:
                 if report.step % training.epoch_steps == 0:
-                    accuracy = self._source_accuracy(training.model, conclusion.materials)
+                    accuracy = training.measure_source()
                 show(report, accuracy)
             self._stop.check()
 

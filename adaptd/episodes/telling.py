@@ -54,24 +54,34 @@ class Telling:
         self._seen = self._to_see = 0
         self._pace = Pace()
         self._has_promised = False
+        self._entered_at, self._below = self._recorded_at, 0.0
 
     def enter(self, phase: str, *, images: int = 0, step: int = 1, steps: int = 1) -> None:
         """Something else begins, and so many images will be looked at."""
-        self._record(Progress(phase, step, steps))
         self._expect(images)
+        self._entered_at = time.monotonic()
+        self._record(Progress(phase, step, steps))
         self._audience.phase(phase, 0, images)
 
     def saw(self, count: int) -> None:
         """So many more images were looked at."""
-        self._seen += count
-        total = max(self._seen, self._to_see)
-        phase = "looking" if self._progress.phase in {"preparing", "training"} else self._progress.phase
+        self.reach(self._seen + count, max(self._seen + count, self._to_see))
+
+    def reach(self, seen: int, total: int) -> None:
+        """So many were looked at by now, and of how many."""
+        self._seen = seen
+        phase = "looking" if self._progress.phase == "training" else self._progress.phase
         left = self._pace.note(self._seen, total)
         self._audience.phase(phase, self._seen, total)
         if time.monotonic() - self._recorded_at >= PROGRESS_SECONDS:
             live: dict[str, Any] = {SECONDS_LEFT: left} | self._progress.live
             live |= {IMAGES_SEEN: self._seen, IMAGES_TO_SEE: total}
             self._write(replace(self._progress, phase=phase, live=live))
+
+    @property
+    def seconds_below(self) -> float:
+        """What an image took below what is trained, where that was run beforehand."""
+        return self._below
 
     def step(self, report: StepReport, images: int) -> None:
         """A step was taken, and so many images are looked at before the next epoch."""
@@ -88,6 +98,8 @@ class Telling:
             self._audience.say(f"about {tell_duration(report.seconds_left)} to go: {left:,} steps, then evaluating and exporting")
 
     def _expect(self, images: int) -> None:
+        if self._progress.phase == "preparing" and self._seen:
+            self._below = (time.monotonic() - self._entered_at) / self._seen
         self._seen, self._to_see, self._pace = 0, images, Pace()
 
     def _record(self, progress: Progress) -> None:
@@ -108,6 +120,7 @@ def describe_work(training: Training, domain: str) -> str:
     plan, data, model = training.plan, training.data, training.model.settings
     epochs = f"{_count(plan.epochs, 'epoch')} of {_count(training.epoch_steps, 'step')}" if training.steps else "no steps"
     where = f"{model.backbone} at {model.image_size} px on {_describe_device(plan)}"
+    where += "" if plan.depth == "all" else f"; its {plan.depth.replace('-', ' ')} alone is trained"
     return f"{_describe_images(data, domain)}; {'' if plan.method == SUPERVISED else f'{plan.method}, '}{epochs}; {where}"
 
 

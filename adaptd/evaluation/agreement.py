@@ -1,7 +1,6 @@
 """Accuracy from agreement with check models, which have not learned from the model's pseudo-labels. Pure functions."""
 
 from dataclasses import dataclass
-from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +11,6 @@ Classes = NDArray[np.int64]
 
 RELIABLE = 0.25
 """How far two check models must agree beyond chance to be heard."""
-LEAST = 1e-3
-"""An agreement beyond chance is taken to be this at least: it is divided by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +20,18 @@ class SecondOpinion:
     Args:
         each: the classes that each of them gives, [n] each.
         together: the classes that both give together, [n].
+        taught: the same after they have taught each other the domain; None where they are not reliable.
         classes: how many there are.
     """
 
     each: tuple[Classes, Classes]
     together: Classes
     classes: int
+    taught: Classes | None = None
 
     @property
     def is_reliable(self) -> bool:
-        """Whether they know what they see: two that guess do not agree."""
+        """Whether they know what they see, before they have learned from each other: two that guess do not agree."""
         return _beyond_chance(agree(*self.each), self.classes) >= RELIABLE
 
 
@@ -50,27 +49,14 @@ def agree(first: Classes, second: Classes) -> float:
     return float(np.mean(first == second))
 
 
-def triangulate(model: Classes, opinion: SecondOpinion) -> float:
-    """The accuracy of a model from how far it and two check models agree, pair by pair (Platanios et al., 2014).
-
-    With b = (K·accuracy − 1)/(K − 1), what an accuracy is beyond chance among K classes, and κ the same of an agreement:
-    if mistakes were independent, κ_ij = bᵢ·bⱼ for each pair, hence b_model = √(κ_m1·κ_m2/κ_12). Check models make some mistakes
-    together; then κ_12 is too large, and the estimate too low.
-    """
-    (first, second), classes = opinion.each, opinion.classes
-    pairs = (model, first), (model, second), (first, second)
-    with_first, with_second, between = (max(LEAST, _beyond_chance(agree(*pair), classes)) for pair in pairs)
-    b = min(1.0, sqrt(with_first * with_second / between))
-    return (b * (classes - 1) + 1) / classes
-
-
 def make_range(agreement: float, confident: float, likely: float | None, n: int, level: float) -> Range:
     """Both estimators together, widened by the sampling error of so few images.
 
     Args:
-        agreement: with the check models.
+        agreement: with the check models, which know the source alone.
         confident: what ATC says.
-        likely: the triangulated accuracy; None where the check models are not reliable: then the middle stands for it.
+        likely: agreement with those that taught each other the domain; None where they are not reliable: then the middle
+            stands for it.
         n: how many images there are.
         level: of the interval.
     """

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from adaptd.evaluation.agreement import agree, make_range, triangulate
+from adaptd.evaluation.agreement import agree, make_range
 from adaptd.evaluation.checks import Checks
 from adaptd.evaluation.intervals import wilson
 from adaptd.evaluation.predictions import DomainImages, Prediction, Predictions
@@ -37,7 +37,7 @@ class RowMaker:
         found, opinion = predictions.unlabelled[domain.id], self._checks.ask(domain)
         n = len(found.logits)
         confident, agreement = predictions.estimate(domain.id), agree(found.classes, opinion.together)
-        likely = triangulate(found.classes, opinion) if opinion.is_reliable else None
+        likely = None if opinion.taught is None else agree(found.classes, opinion.taught)
         both = make_range(agreement, confident, likely, n, self._settings.confidence)
         held_out = self._images.has_held_out(domain)
         shown = Accuracy(version, domain.id, AccuracyKind.ESTIMATED, both.value, n, held_out=held_out)

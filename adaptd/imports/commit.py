@@ -1,6 +1,7 @@
 """A delivery in the store: ids are reserved, then images are accepted and their episode is queued at once. Touches no file."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from shlex import quote
 
@@ -58,7 +59,7 @@ def commit(store: Store, delivery: Delivery, domain: Domain, ids: dict[str, int]
         if delivery.incoming.drops and settings.intake.trigger == "manual":
             tx.pauses.add(domain.name, f"intake.trigger is manual: `adaptd resume {quote(domain.name)}` starts it")
         tx.domains.set_state(domain.id, DomainState.QUEUED)
-        episode = tx.episodes.add(_new_episode(delivery, domain, settings))
+        episode = tx.episodes.add(new_episode(domain, delivery.number, delivery.classes, settings))
         message = f"{domain.name}: {len(delivery.images)} images accepted, {delivery.unusable} files quarantined"
         duplicates = delivery.duplicates
         tx.events.add(EventKind.DOMAIN_QUEUED, message, domain_id=domain.id, episode_id=episode.id, duplicates=duplicates)
@@ -98,12 +99,13 @@ def mark_unsynced(store: Store, delivery: Delivery) -> None:
             tx.drops.mark_unsynced(delivery.incoming.drop_ids)
 
 
-def _new_episode(delivery: Delivery, domain: Domain, settings: Settings) -> NewEpisode:
+def new_episode(domain: Domain, delivery: int, classes: Sequence[str], settings: Settings) -> NewEpisode:
+    """An episode on a delivery, with the settings that it will run with."""
     config = settings.model_dump(mode="json")
-    config["model"]["classes"] = list(delivery.classes)
+    config["model"]["classes"] = list(classes)
     settings = Settings.model_validate_json(json.dumps(config))
     method = SUPERVISED if domain.name == SOURCE else settings.method.name
-    return NewEpisode(domain.id, method, settings.training.seed, config, settings.hash, delivery.number)
+    return NewEpisode(domain.id, method, settings.training.seed, config, settings.hash, delivery)
 
 
 def _require_wanted(tx: Transaction, delivery: Delivery) -> None:

@@ -7,9 +7,17 @@ from typing import Protocol
 from adaptd.errors import ConfigError
 from adaptd.learning.backbones import LENETS
 from adaptd.learning.devices import resolve_device
+from adaptd.learning.methods.options import GuardedOptions
 from adaptd.learning.methods.registry import RuleName, get_entry
 from adaptd.learning.methods.settings import MethodSettings, choose_rule, find_ignored
-from adaptd.learning.settings import AugmentationSettings, MemorySettings, ModelSettings, SourceSettings, TrainingSettings
+from adaptd.learning.settings import (
+    AugmentationSettings,
+    DepthChoice,
+    MemorySettings,
+    ModelSettings,
+    SourceSettings,
+    TrainingSettings,
+)
 from adaptd.machine import cpu_count
 from adaptd.records import SUPERVISED
 from adaptd.sections import Section
@@ -67,7 +75,14 @@ class Plan:
     threads: int
     augmentation: AugmentationSettings | None
     memory: MemorySettings
+    depth: DepthChoice
+    views: int
     device: str = "cpu"
+
+    @property
+    def warp(self) -> float:
+        """How far images are turned, zoomed and slanted before they are learned from."""
+        return self.options.warp if isinstance(self.options, GuardedOptions) else 0.0
 
     @classmethod
     def for_adaptation(cls, settings: LearningSettings, method: str) -> "Plan":
@@ -99,6 +114,8 @@ class Plan:
             augmentation=settings.augmentation,
             memory=settings.memory,
             device=resolve_device(t.device),
+            depth=t.depth if entry.trains else "all",
+            views=t.views,
         )
 
     @classmethod
@@ -124,6 +141,8 @@ class Plan:
             augmentation=settings.augmentation if s.augment else None,
             memory=settings.memory,
             device=resolve_device(t.device),
+            depth=s.depth if s.epochs else "all",
+            views=t.views,
         )
 
     def rate(self, step: int, steps: int) -> float:

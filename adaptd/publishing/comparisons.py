@@ -35,9 +35,12 @@ def _compare_held_out(
     """By the check models, where they know the classes well enough; and which classes the domain just learnt is taken for."""
     before, after = (each.unlabelled[domain.id] for each in (promoted, candidate))
     opinion = checks.ask(domain) if checks else None
-    if opinion and opinion.is_reliable:
-        yield Comparison(domain.name, "check", after.classes, before.classes, opinion.together, None, after.nonfinite)
-    if domain.position is None:
+    is_new = domain.position is None
+    if opinion and opinion.taught is not None:
+        yield Comparison(domain.name, "check", after.classes, before.classes, opinion.together, None, after.nonfinite, is_new)
+        if is_new:
+            yield Comparison(domain.name, "taught", after.classes, before.classes, opinion.taught, None, after.nonfinite)
+    if is_new:
         yield Comparison(domain.name, "classes", after.classes, before.classes, None, None, after.nonfinite)
 
 

@@ -6,6 +6,8 @@ tolerance decides; on twenty, where two images more or less mean nothing, the te
 against their tolerance by the binomial distribution. ATC has no pairs; its loss must stand out of the sampling error
 of two shares. Agreement with the check models has: their classes stand where labels would. Every domain gets its part
 of one level for the whole gate, so that a project with fifty domains does not reject every second candidate by luck.
+On the domain just learnt, where nobody labelled, the tolerance decides alone: a model that may have got worse on the very
+images that it was made for is shown to a person, and a few hundred held-out images prove little.
 
 Small losses add up. Each candidate is compared with the promoted version only, so ten of them may each lose a little that
 is allowed. Therefore the accuracy measured on a domain is also held against the best one on the way to the promoted
@@ -26,7 +28,7 @@ from numpy.typing import NDArray
 from adaptd.project.settings import GateSettings
 from adaptd.publishing.card import GateOutcome
 from adaptd.publishing.first import REMEDY, find_weaknesses
-from adaptd.publishing.significance import binomial_tail, stands_out
+from adaptd.publishing.significance import binomial_tail, find_change, stands_out
 from adaptd.records import SOURCE
 
 LEVEL = 0.05
@@ -36,7 +38,7 @@ TOTAL = 2
 """Steps' worth of tolerance that may be lost in total since the best version."""
 
 Predictions = NDArray[np.int64]
-Kind = Literal["test", "memory", "estimate", "check", "classes"]
+Kind = Literal["test", "memory", "estimate", "check", "taught", "classes"]
 
 ESTIMATES: frozenset[Kind] = frozenset({"estimate", "check"})
 """Comparisons that no label stands behind."""
@@ -46,7 +48,9 @@ _WORDS = {
     "memory": "agreement with its memory",
     "estimate": "estimated accuracy",
     "check": "agreement with the check models, the pessimistic estimate,",
+    "taught": "the estimated accuracy",
 }
+_HELPED = {1: "adaptation helped", -1: "adaptation harmed", 0: "whether adaptation helped is unclear"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +59,15 @@ class Comparison:
 
     Args:
         domain: its name; the first comparison of all is the source's.
-        kind: test: true labels; memory: pseudo-labels kept with it; check: what check models say; estimate: ATC's two figures;
-            classes: nothing is known but which classes are predicted.
+        kind: test: true labels; memory: pseudo-labels kept with it; check: what check models say; taught: what they say after
+            they taught each other the domain, which decides nothing; estimate: ATC's two figures; classes: nothing is known but
+            which classes are predicted.
         candidate: predicted classes, [n].
         promoted: likewise; None while nothing is promoted.
-        labels: [n], for test, memory and check.
+        labels: [n], for test, memory, check and taught.
         estimates: of the promoted version and of the candidate, for estimate.
         nonfinite: images on which the candidate answers NaN or infinity.
+        untested: a loss counts from its tolerance on, whether or not it could be chance.
     """
 
     domain: str
@@ -71,6 +77,7 @@ class Comparison:
     labels: Predictions | None = None
     estimates: tuple[float, float] | None = None
     nonfinite: int = 0
+    untested: bool = False
 
     def __post_init__(self) -> None:
         lengths = {len(array) for array in (self.candidate, self.promoted, self.labels) if array is not None}
@@ -103,6 +110,12 @@ class _Scores:
     @property
     def loss(self) -> float:
         return self.before - self.after
+
+    def find_change(self) -> int:
+        """1 where the candidate is better, -1 where it is worse, 0 where that may be chance."""
+        assert self.negative is not None
+        assert self.positive is not None
+        return find_change(self.negative, self.positive)
 
     def is_significant(self, level: float) -> bool:
         """Whether the loss is more than chance."""
@@ -170,10 +183,10 @@ def _objections(comparison: Comparison, settings: GateSettings, tolerance: float
             f"On {_place(comparison)}, the candidate answers NaN or infinity to {comparison.nonfinite} of "
             f"{len(comparison.candidate)} images."
         )
-    if comparison.promoted is None or comparison.kind == "classes":
+    if comparison.promoted is None or comparison.kind in {"classes", "taught"}:
         return
     scores = _score(comparison)
-    if scores.loss > tolerance and scores.is_significant(level):
+    if scores.loss > tolerance and (comparison.untested or scores.is_significant(level)):
         yield f"{_in_words(comparison)[:-1]}: a loss of {scores.loss:.1%}, allowed: {tolerance:.1%}."
     if comparison.kind == "test" and scores.negative is not None:
         rate = scores.negative / scores.n
@@ -205,7 +218,7 @@ def _collapsed(comparison: Comparison, share: float, classes: Sequence[str]) -> 
     things by a wrong name is no collapse; on the domain just learnt, no more than twice its even share. A class counts
     from 1 / share images on: with fewer, less than that share of them would be less than one image.
     """
-    if comparison.promoted is None or comparison.kind == "check":
+    if comparison.promoted is None or comparison.kind in {"check", "taught"}:
         return
     known = [array for array in (comparison.promoted, comparison.labels) if array is not None]
     usual = np.min([np.bincount(array, minlength=len(classes)) for array in known], axis=0)
@@ -255,9 +268,10 @@ def _in_words(comparison: Comparison) -> str:
     if comparison.promoted is None:
         return f"On {_place(comparison)}, there is nothing to compare with."
     scores = _score(comparison)
+    helped = f": {_HELPED[scores.find_change()]}" if comparison.kind == "taught" else ""
     return (
         f"On {_place(comparison)}, {_WORDS[comparison.kind]} went from {scores.before:.1%} to {scores.after:.1%} "
-        f"on {scores.n} images."
+        f"on {scores.n} images{helped}."
     )
 
 

@@ -21,3 +21,13 @@ def binomial_tail(n: int, p: float, k: int) -> float:
     full = lgamma(n + 1) + n * log1p(-p)
     odds = log(p) - log1p(-p)
     return min(1.0, fsum(exp(full - lgamma(i + 1) - lgamma(n - i + 1) + i * odds) for i in range(k, n + 1)))
+
+
+def find_change(negative: int, positive: int, level: float = 0.05) -> int:
+    """Whether images that went wrong and images that came right are more than chance apart: 1 better, -1 worse, 0 unclear.
+
+    A two-sided sign test (McNemar).
+    """
+    if binomial_tail(negative + positive, 0.5, max(negative, positive)) > level / 2:
+        return 0
+    return 1 if positive > negative else -1

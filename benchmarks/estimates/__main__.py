@@ -7,35 +7,26 @@ that a report of what there is can be had at any time with --report-only.
 
 import argparse
 import sys
-import time
 from pathlib import Path
 
 import torch
 
-from adaptd.bench.cell import ShowStep
 from adaptd.bench.recipes import Recipe, data_folder, load_digits, load_office_caltech
-from adaptd.project.layers import resolve_settings
 from benchmarks.estimates.cases import Estimation, read_cases, write_cases
 from benchmarks.estimates.report import plot, render
-from benchmarks.estimates.versions import Ground, make_ground, train_versions, with_seed
+from benchmarks.estimates.versions import Ground, add_options, find_folder, make_ground, make_settings, show_steps, train_versions
 
 
 def main() -> None:
     """Train and estimate what is missing, then write the report of everything there is."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recipe", nargs="?", default="digits", choices=("digits", "office-caltech"))
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("bench-estimates"))
-    parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--methods", default="guarded,grcl")
-    parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--source-epochs", type=int, default=15)
-    parser.add_argument("--source-images", type=int, default=4000)
-    parser.add_argument("--images", type=int, default=1500, help="of each target, less the share that is held out, for time")
+    add_options(parser)
     parser.add_argument("--report-only", action="store_true")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    out = chosen.out / chosen.recipe
+    out = find_folder(chosen.recipe, chosen)
     if not chosen.report_only:
         ground = make_ground(_load(chosen.recipe, chosen.data, out), chosen.source_images, chosen.images)
         _run(ground, chosen, out)
@@ -52,28 +43,16 @@ def _load(recipe: str, data: Path | None, out: Path) -> Recipe:
 
 
 def _run(ground: Ground, chosen: argparse.Namespace, out: Path) -> None:
-    overrides = {"training.epochs": chosen.epochs, "source.epochs": chosen.source_epochs, "training.threads": 1}
-    settings = resolve_settings(ground.recipe.settings, overrides)
-    estimation = Estimation(ground, settings.evaluation)
+    estimation = Estimation(ground, make_settings(ground.recipe, chosen, 0).evaluation)
     for seed in map(int, chosen.seeds.split(",")):
         for method in chosen.methods.split(","):
             file = out / f"cases-{method}-{seed}.json"
             if not file.exists():
-                files = train_versions(ground, with_seed(settings, seed), method, out, _show(f"{method} {seed}"))
+                files = train_versions(
+                    ground, make_settings(ground.recipe, chosen, seed), method, out, show_steps(f"{method} {seed}")
+                )
                 write_cases(file, estimation.run(method, seed, files))
             sys.stderr.write(f"done: {method} {seed}\n")
-
-
-def _show(title: str) -> ShowStep:
-    """A line for every fifth second or so of training."""
-    told = [0.0]
-
-    def show(phase: str, step: int, steps: int) -> None:
-        if time.monotonic() - told[0] >= 5 or step == steps:
-            told[0] = time.monotonic()
-            sys.stderr.write(f"{title}: {phase} {step}/{steps}\n")
-
-    return show
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from adaptd.evaluation.checks import Checks
 from adaptd.evaluation.evaluator import measure
 from adaptd.evaluation.predictions import predict_domains
 from adaptd.evaluation.rows import RowMaker
+from adaptd.files import replace_file
 from adaptd.learning.weights import load_classifier
 from adaptd.library.imageset import ImageSet
 from adaptd.project.settings import EvaluationSettings
@@ -103,7 +104,7 @@ class Estimation:
 
 def write_cases(path: Path, cases: Sequence[Case]) -> None:
     """As JSON."""
-    path.write_text(json.dumps([asdict(case) for case in cases], indent=1) + "\n", encoding="utf-8")
+    replace_file(path, json.dumps([asdict(case) for case in cases], indent=1).encode())
 
 
 def read_cases(path: Path) -> list[Case]:

@@ -175,7 +175,8 @@ class TestStatus:
         assert document["metrics"]["bwt"] is None
         assert "domain fog failed: killed three times" in document["daemon"]["warnings"]
         text = adaptd("--project", project, "status").stdout
-        assert "source measured 80.0%, night estimated 70.0% on images it learned from" in text
+        assert "source measured 80.0% on 10 images\n" in text
+        assert "night estimated 70.0% on 10 images it learned from\n" in text
         assert "episode  2 on rain: " in text
         assert "21/50" in text
         assert "episode 2 on rain was interrupted" in " ".join(text.split())

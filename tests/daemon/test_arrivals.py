@@ -490,7 +490,7 @@ def test_a_domain_that_is_cancelled_while_it_is_copied(two_disks, monkeypatch):
     wait_for_copy()
     two_disks.look()
     assert (two_disks.domains(), two_disks.claimed()) == ({"camera": "skipped"}, ["1.jpg", "2.jpg"])
-    retry(two_disks.store, "camera")
+    retry(two_disks.store, "camera", Settings())
     assert two_disks.domains() == {"camera": "settled"}
 
 

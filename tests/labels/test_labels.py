@@ -300,3 +300,17 @@ def test_a_new_version_is_measured_on_given_labels_too(camera, store, gallery, p
     assert kinds[0] == ("measured", len(gallery.held_out))
     assert kinds[1][0] == "estimated"
     assert json.loads(camera.does("fsck", "--json").stdout)["clean"]
+
+
+def test_a_finished_domain_is_taught_by_retry(camera, store, gallery, tmp_path):
+    """Labels to teach get it another episode on the images it has; without any, or unless they may teach, the reason is told."""
+    assert "no labels came to teach it since its last episode" in camera.refuses("retry", "camera-7")
+    import_labels(store, "camera-7", {image.id: image.name[0] for image in gallery.learned[:12]}, "teach.csv", teach=True)
+    assert "labels.train is false" in camera.refuses("retry", "camera-7")
+    taught = {"ADAPTD_LABELS__TRAIN": "true"}
+    assert "12 labels came to teach it" in camera.does("retry", "camera-7", env=taught).stdout
+    camera.does("adapt", tmp_path, "--domain", "camera-7", env=HELD_OUT | taught)
+    assert camera.rows("SELECT delivery, state FROM episodes WHERE domain_id = 2 ORDER BY id") == [(1, "done"), (1, "done")]
+    assert camera.rows("SELECT count(*), count(DISTINCT image_id) FROM memories WHERE domain_id = 2")[0] == (20, 20)
+    assert "no labels came to teach it since its last episode" in camera.refuses("retry", "camera-7", env=taught)
+    assert json.loads(camera.does("fsck", "--json").stdout)["clean"]
