@@ -1,8 +1,9 @@
 """`adaptd serve` against a bare ONNX Runtime loop, LitServe and BentoML: same file, same threads, 1 and 32 clients.
 
-One command: `python -m benchmarks.serving [--rounds N] [--seconds S] [--models lenet,resnet18] [--no-peers]`. Prints a
-table and writes benchmarks/out/serving.json. The peers get an environment of their own under ~/.cache/adaptd-bench; one
-that cannot be installed is left out with a message.
+One command: `python -m benchmarks.serving [--rounds N] [--seconds S] [--models lenet,resnet18] [--peers-python PATH]`, or
+`--no-peers`. Prints a table, with the speed of a matrix product in the same minutes, and writes benchmarks/out/serving.json. The
+peers get an environment of their own under ~/.cache/adaptd-bench, or are in one that is named; one that cannot be had is left out
+with a message.
 
 How it is made fair. Rounds are interleaved: every contestant is measured for a short while, again and again, so that a
 noisy minute hits all; a server that is not being measured is stopped (SIGSTOP). The clients are one process that does
@@ -44,6 +45,7 @@ CACHE = Path.home() / ".cache" / "adaptd-bench" / "peers"
 CASES = ((1, 1), (1, 32), (32, 1), (32, 32))
 SIZES = {"lenet": 32, "resnet18": 64}
 CLASSES = 10
+GEMM = "matrix product"
 
 BARE = """
 import json, sys, time, numpy
@@ -201,11 +203,26 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
+def find_peers(named: Path | None) -> Path | None:
+    """The interpreter that was named, if it has the peers, or that of an environment of their own."""
+    if named is None:
+        return install_peers()
+    if has_peers(named):
+        return named
+    print(f"peers are left out: {named} does not have them; {named} -m pip install litserve bentoml onnxruntime")
+    return None
+
+
+def has_peers(python: Path) -> bool:
+    """Whether an interpreter can run them."""
+    check = [str(python), "-c", "import litserve, bentoml, onnxruntime"]
+    return python.exists() and subprocess.run(check, check=False, capture_output=True).returncode == 0
+
+
 def install_peers() -> Path | None:
     """The peers' interpreter, in an environment of its own; None, with a message, where it cannot be had."""
     python = CACHE / "bin" / "python"
-    check = [str(python), "-c", "import litserve, bentoml, onnxruntime"]
-    if python.exists() and subprocess.run(check, check=False, capture_output=True).returncode == 0:
+    if has_peers(python):
         return python
     import onnxruntime  # noqa: PLC0415
 
@@ -216,14 +233,13 @@ def install_peers() -> Path | None:
         commands = [
             [sys.executable, "-m", "venv", str(CACHE)],
             [str(python), "-m", "pip", "install", "-q", "-c", constraints.name, *packages],
-            check,
         ]
         for command in commands:
             done = subprocess.run(command, check=False, capture_output=True, text=True)
             if done.returncode:
                 print(f"peers are left out, they cannot be installed: {done.stderr.strip().splitlines()[-1:]}")
                 return None
-    return python
+    return python if has_peers(python) else None
 
 
 @contextmanager
@@ -262,7 +278,11 @@ def running(project: Path, model: Path, peers: Path | None) -> Iterator[list[Con
 
 
 def measure(contestant: Contestant, request: Path, clients: int, batch: int, seconds: float) -> dict[str, float]:
-    """One short while of load."""
+    """One short while of load.
+
+    Raises:
+        ConnectionError: a request was refused, or a connection closed.
+    """
     order = request.with_suffix(".json")
     warm = 0.3
     order.write_text(
@@ -273,15 +293,17 @@ def measure(contestant: Contestant, request: Path, clients: int, batch: int, sec
     contestant.signal(signal.SIGCONT)
     before = contestant.cpu_seconds()
     command = [sys.executable, "-m", "benchmarks.http_load", str(order)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     spent = contestant.cpu_seconds() - before
     contestant.settle()
     contestant.signal(signal.SIGSTOP)
+    if done.returncode:
+        raise ConnectionError(" ".join(done.stderr.rpartition("Error: ")[2].split()))
     found = json.loads(done.stdout)
     rate = found["requests_per_second"] * batch
     return {
         "images_per_second": rate,
-        "images_per_cpu_second": rate * (seconds + warm) / max(spent, 0.01),
+        "images_per_cpu_second": rate * (found["seconds"] + warm) / max(spent, 0.01),
         "p50_ms": found["p50"] * 1000,
         "p99_ms": found["p99"] * 1000,
     }
@@ -296,6 +318,15 @@ def bare(model: Path, size: int, batch: int, seconds: float) -> dict[str, float]
     return found
 
 
+def measure_gemm() -> dict[str, float]:
+    """How fast this machine is at the moment."""
+    square = np.random.default_rng(0).random((1024, 1024), dtype=np.float32)
+    begin = time.perf_counter()
+    for _ in range(5):
+        square @ square
+    return {"gflops": 5 * 2 * 1024**3 / (time.perf_counter() - begin) / 1e9}
+
+
 def run_model(name: str, peers: Path | None, rounds: int, seconds: float) -> dict[str, list[dict[str, float]]]:
     """All contestants in all cases, round by round."""
     rows: dict[str, list[dict[str, float]]] = {}
@@ -305,6 +336,7 @@ def run_model(name: str, peers: Path | None, rounds: int, seconds: float) -> dic
         make_project(project, name, model.read_bytes())
         with running(project, model, peers) as contestants:
             for _ in range(rounds):
+                rows.setdefault(GEMM, []).append(measure_gemm())
                 for clients, batch in CASES:
                     case = f"{name} {clients} clients, batch {batch}"
                     rows.setdefault(f"{case}: bare", []).append(bare(model, SIZES[name], batch, seconds))
@@ -313,16 +345,19 @@ def run_model(name: str, peers: Path | None, rounds: int, seconds: float) -> dic
                     for contestant in contestants:
                         request = Path(folder) / f"{contestant.name}.request"
                         request.write_bytes(make_request(contestant.name, name, batch))
-                        rows.setdefault(f"{case}: {contestant.name}", []).append(
-                            measure(contestant, request, clients, batch, seconds)
-                        )
-    return rows
+                        try:
+                            found = measure(contestant, request, clients, batch, seconds)
+                        except ConnectionError as problem:
+                            print(f"{case}: {contestant.name} is left out: {problem}")
+                        else:
+                            rows.setdefault(f"{case}: {contestant.name}", []).append(found)
+    return {title: found for title, found in rows.items() if len(found) == rounds}
 
 
 def print_table(rows: dict[str, list[dict[str, float]]]) -> None:
     """Median and p25 of images per second, ratios to the bare loop, and latencies."""
     print(f"{'':42} {'img/s':>8} {'p25':>8} {'of bare':>8} {'per CPU':>8} {'p50 ms':>8} {'p99 ms':>8}")
-    for title, found in rows.items():
+    for title, found in ((title, found) for title, found in rows.items() if title != GEMM):
         base = rows[f"{title.partition(':')[0]}: bare"]
         median = {key: statistics.median(row[key] for row in found) for key in found[0]}
         ratios = [
@@ -332,6 +367,8 @@ def print_table(rows: dict[str, list[dict[str, float]]]) -> None:
         low = sorted(row["images_per_second"] for row in found)[len(found) // 4]
         latency = f"{median['p50_ms']:8.1f} {median['p99_ms']:8.1f}" if "p50_ms" in median else ""
         print(f"{title:42} {median['images_per_second']:8.0f} {low:8.0f} {ratios[0]:8.2f} {ratios[1]:8.2f} {latency}")
+    speeds = sorted(row["gflops"] for row in rows[GEMM])
+    print(f"{GEMM}: {statistics.median(speeds):.0f} GFLOP/s, p25 {speeds[len(speeds) // 4]:.0f}")
 
 
 def main() -> None:
@@ -341,14 +378,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--models", default="lenet,resnet18")
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--peers-python", type=Path, help="the interpreter of an environment that has LitServe and BentoML")
     args = parser.parse_args()
-    peers = None if args.no_peers else install_peers()
+    peers = None if args.no_peers else find_peers(args.peers_python)
     rows: dict[str, list[dict[str, float]]] = {}
     for name in args.models.split(","):
-        rows |= run_model(name, peers, args.rounds, args.seconds)
+        measured = run_model(name, peers, args.rounds, args.seconds)
+        rows |= measured | {GEMM: rows.get(GEMM, []) + measured[GEMM]}
     print_table(rows)
     OUT.mkdir(exist_ok=True)
-    (OUT / "serving.json").write_text(json.dumps({"arguments": vars(args), "threads": cpu_count(), "rows": rows}, indent=2))
+    (OUT / "serving.json").write_text(
+        json.dumps({"arguments": vars(args), "threads": cpu_count(), "rows": rows}, indent=2, default=str)
+    )
 
 
 if __name__ == "__main__":

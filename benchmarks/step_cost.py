@@ -35,7 +35,7 @@ BATCH = 256  # 64 source + 64 memory + 128 target
 GOALS = {"grcl / multitask": 1.35, "projection / grcl": 0.15}
 
 
-def episode(method: str, backbone: str, size: int, threads: int) -> Training:
+def episode(method: str, backbone: str, size: int, threads: int, memories: int = 1) -> Training:
     """An episode on random images, long enough never to end here."""
     rng = np.random.default_rng(0)
 
@@ -44,8 +44,9 @@ def episode(method: str, backbone: str, size: int, threads: int) -> Training:
         return ImageSet(np.arange(first, first + count), pixels, rng.integers(0, 10, count))
 
     model = ModelSettings(backbone=backbone, image_size=size, classes=tuple("0123456789"))
-    training = TrainingSettings(epochs=1000, batch_size=BATCH, learning_rate=1e-4, threads=threads)
-    data = EpisodeData(images(256, 0), (images(256, 1000),), images(512, 2000))
+    training = TrainingSettings(epochs=1000, batch_size=BATCH, learning_rate=1e-4, threads=threads, depth="all")
+    remembered = tuple(images(256, 1000 * number) for number in range(1, memories + 1))
+    data = EpisodeData(images(256, 0), remembered, images(512, 1000 * (memories + 1)))
     return Training(build_classifier(model), data, Plan.for_adaptation(Settings(model=model, training=training), method))
 
 

@@ -335,8 +335,11 @@ class Shop:
         wanted |= {f"cache/{d}-{b}-{s}" for d, b, s in self.rows("SELECT DISTINCT domain_id, delivery, split FROM images")}
         newest = "SELECT domain_id, max(id) FROM episodes WHERE report ->> 'memory_images' > 0 GROUP BY domain_id"
         wanted |= {f"memory/{d}-{e}" for d, e in self.rows(newest)}
+        begun = "SELECT id FROM episodes WHERE state IN ('queued', 'training')"
+        wanted |= {"activations"} | {f"activations/{episode}" for (episode,) in self.rows(begun)}
         inside = ("index.json", "pixels.u8", "facts.json", "tensors.safetensors")
-        found = {str(path.relative_to(self.state)) for path in self.state.rglob("*") if path.name not in inside}
+        kept = [path for path in self.state.rglob("*") if path.name not in inside and path.suffix != ".f16"]
+        found = {str(path.relative_to(self.state)) for path in kept}
         return sorted(found - wanted)
 
     def published(self) -> dict[int, str]:

@@ -49,14 +49,10 @@ def start(order: dict[str, Any]) -> int:
 
 def serve() -> None:
     """Answer until standard input ends."""
-    import torch.optim
-
     import adaptd.cli.main
     import adaptd.episodes.running
     import adaptd.evaluation.metrics
 
-    # The first optimizer imports a compiler that nothing here uses.
-    torch.optim.SGD([torch.zeros(1)], lr=0.1)
     assert adaptd.episodes.running, adaptd.evaluation.metrics
     gc.freeze()  # else every child's collector would copy all of it
     # Not `for line in stdin`: a child must not find the next orders in a buffer it inherited.

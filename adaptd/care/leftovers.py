@@ -70,6 +70,8 @@ def _of_episodes(view: View, layout: Layout) -> Iterator[Path]:
         if episode.state in OPEN:
             continue
         memory, weights = layout.memory(episode.domain_id, episode.id), layout.weights(episode.id)
+        if layout.activations(episode.id).is_dir():
+            yield layout.activations(episode.id)
         if remembered.get(episode.domain_id) != episode.id and memory.is_dir():
             yield memory
         if episode.state is not EpisodeState.DONE and weights.exists():

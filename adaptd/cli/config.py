@@ -52,7 +52,10 @@ def _look_up(settings: dict[str, Any], name: str) -> Any:
 @app.command()
 def check(context: typer.Context) -> None:
     """Say whether the settings hold; exit 5 and every problem where they don't."""
+    from adaptd.learning.backbones import check_backbone
+
     project = open_project(context)
+    check_backbone(project.settings.model.backbone)
     say(f"{project.root / 'adaptd.toml'}: fine, hash {project.settings.hash[:12]}")
 
 

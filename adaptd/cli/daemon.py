@@ -81,7 +81,8 @@ def _serving_pages(project: "Project", supervisor: "Supervisor") -> Iterator[Non
             http = HttpThread(make_app(site, health), metrics.host, metrics.port, metrics.max_connections)
         except OSError as problem:
             supervisor.warnings.append(
-                f"no metrics and no pages: {metrics.host}:{metrics.port} cannot be used ({problem.strerror}); set metrics.port"
+                f"no metrics and no pages: {metrics.host}:{metrics.port} cannot be used ({problem.strerror}); "
+                "what answers there is not this project: set metrics.port"
             )
             yield
             return

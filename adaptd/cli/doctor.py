@@ -1,5 +1,6 @@
 """`adaptd doctor`: what is wrong on this machine and what to do about it."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +23,7 @@ def doctor(context: typer.Context, as_json: Annotated[bool, typer.Option("--json
     from adaptd.observe.doctor import examine
 
     project = open_project(context)
-    findings = [*examine(project), _database(project)]
+    findings = [*examine(project), *_store(project)]
     if as_json:
         print_json("adaptd.doctor/1", {"findings": [asdict(finding) for finding in findings]})
     else:
@@ -31,15 +32,19 @@ def doctor(context: typer.Context, as_json: Annotated[bool, typer.Option("--json
         raise typer.Exit(ExitCode.FAILURE)
 
 
-def _database(project: "Project") -> "Finding":
-    from adaptd.observe.doctor import Finding
+def _store(project: "Project") -> "Iterator[Finding]":
+    """What the database says: whether it opens, and whether there is a version to serve and to adapt from."""
+    from adaptd.observe.doctor import Finding, check_promoted
 
     try:
-        with open_store(project):
-            return Finding("database", "ok", "opens, and has this adaptd's revision")
+        with open_store(project) as store, store.reading() as tx:
+            promoted = check_promoted(tx)
     except AdaptdError as problem:
         fact, _, remedy = str(problem).partition(": run ")
-        return Finding("database", "fail", fact, f"run {remedy}" if remedy else "see the message")
+        yield Finding("database", "fail", fact, f"run {remedy}" if remedy else "see the message")
+        return
+    yield Finding("database", "ok", "opens, and has this adaptd's revision")
+    yield promoted
 
 
 def _show(findings: "list[Finding]") -> None:

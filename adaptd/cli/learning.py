@@ -5,6 +5,7 @@ Ctrl-C and SIGTERM leave a checkpoint and exit with 130 and 143.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ import typer
 from adaptd.cli.output import make_console, print_json, say
 from adaptd.cli.progress import progress_bar
 from adaptd.cli.project import open_project, open_store
-from adaptd.errors import ConfigError
+from adaptd.errors import ConfigError, ExitCode
 from adaptd.intake.names import find_domain_name
 from adaptd.records import SOURCE, Episode, VersionState
 
@@ -45,9 +46,16 @@ def import_source(
     epochs: Annotated[
         int | None, typer.Option(min=0, help="Passes over the source; 0 takes the model of --weights as it is.")
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Promote version 1 also where it is near chance or never predicts a class.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Import the labelled source and train episode 0 on it. Interrupted, the same command goes on where it stopped."""
+    """Import the labelled source and train episode 0 on it. Interrupted, the same command goes on where it stopped.
+
+    A model near chance, or one that never predicts some class, is kept but not promoted, and the exit code is 1: run the command
+    again with other weights, more epochs or more images, or force it.
+    """
     from adaptd.project.weights import parse_choice
 
     chosen = None if weights is None else parse_choice(weights)
@@ -56,7 +64,18 @@ def import_source(
     with _working(project, "source import") as (store, stop):
         with _importing(project, store, stop) as importer:
             episode = importer.find_unfinished(SOURCE) or _tell_imported(importer.import_source(folder))
-        _run(project, store, episode, stop, as_json)
+        finished = _run(project, store, episode, stop)
+        if finished.version.state is VersionState.REJECTED and force:
+            finished = _promote_weak(project, store, finished)
+        _tell_finished(store, finished, as_json)
+    if finished.version.state is VersionState.REJECTED:
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+def _promote_weak(project: "Project", store: "Store", finished: "Finished") -> "Finished":
+    from adaptd.releases.promotion import promote
+
+    return replace(finished, version=promote(project, store, finished.version.version, "source import --force"))
 
 
 def _get_weights(project: "Project") -> None:
@@ -91,7 +110,7 @@ def adapt(
     with _working(project, "adapt") as (store, stop):
         with _importing(project, store, stop) as importer:
             episode = importer.find_unfinished(name) or _tell_imported(importer.import_domain(folder, name, test))
-        _run(project, store, episode, stop, as_json)
+        _tell_finished(store, _run(project, store, episode, stop), as_json)
 
 
 @contextmanager
@@ -135,7 +154,7 @@ def _tell_imported(imported: "Imported") -> Episode:
     return imported.episode
 
 
-def _run(project: "Project", store: "Store", episode: Episode, stop: "Stop", as_json: bool) -> None:
+def _run(project: "Project", store: "Store", episode: Episode, stop: "Stop") -> "Finished":
     from adaptd.episodes.running import EpisodeRunner
     from adaptd.project.lock import publishing_alone
     from adaptd.releases.promotion import finish_publishing
@@ -153,8 +172,7 @@ def _run(project: "Project", store: "Store", episode: Episode, stop: "Stop", as_
             losses = " ".join(f"{name} {value:.3f}" for name, value in report.losses.items())
             show(report.step, report.steps, (losses or "skipped: not finite") + live)
 
-        finished = EpisodeRunner(project, store, episode, show_step, stop).run()
-    _tell_finished(store, finished, as_json)
+        return EpisodeRunner(project, store, episode, show_step, stop).run()
 
 
 def _tell_finished(store: "Store", finished: "Finished", as_json: bool) -> None:
@@ -179,6 +197,8 @@ def _tell_finished(store: "Store", finished: "Finished", as_json: bool) -> None:
     say(f"episode {finished.number} done in {finished.report['seconds']:.0f} s: version {version.version} is {version.state}")
     if version.state is VersionState.REJECTED:
         say(*(f"  {reason}" for reason in reasons))
+        if finished.number == 0:
+            say("  Dropped folders wait. `adaptd promote 1 --force --why REASON` publishes it as it is.")
 
 
 def _name_domain(project: "Project", folder: Path, name: str | None) -> str:

@@ -76,10 +76,11 @@ def _print_table(title: str, rows: list[dict[str, Any]]) -> None:
         table.add_column(heading, overflow="fold")
     table.add_column("probability", justify="right")
     table.add_column("next")
-    for row in make_visible(rows):
-        if "error" in row:
-            table.add_row(escape(row["image"]), f"[red]{escape(row['error'])}[/]", "", "")
-            continue
+    for row in make_visible([row for row in rows if "error" not in row]):
         others = ", ".join(f"{each['label']} {each['probability']:.3f}" for each in row["top"][1:3])
         table.add_row(escape(row["image"]), escape(row["label"]), f"{row['probability']:.3f}", escape(others))
-    make_console().print(table)
+    if table.row_count:
+        make_console().print(table)
+    for row in rows:
+        if "error" in row:
+            say(f"{row['image']}: {row['error']}", err=True)

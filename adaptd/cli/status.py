@@ -75,7 +75,7 @@ def render(document: dict[str, Any]) -> "RenderableType":
     from rich.markup import escape
 
     document = make_visible(document)
-    parts = [_headline(document), _queue(document["queue"]), _matrix(document)]
+    parts = [_headline(document), _queue(document["queue"])]
     parts += [f"[yellow]! {escape(warning)}[/]" for warning in document["daemon"]["warnings"]]
     return Group(*(part for part in parts if part is not None))
 
@@ -87,8 +87,15 @@ def _headline(document: dict[str, Any]) -> str:
     process = f"running as {daemon['pid']}, {daemon['state']}" if daemon["running"] else "not running"
     if daemon["pid"] and not daemon["running"]:
         process = f"not running; adaptd {daemon['command']} works as {daemon['pid']}"
+    pages = [f"pages    {daemon['address']}"] if daemon["running"] and daemon["address"] else []
     serving = f"version {served['version']} since {served['promoted_at']}" if served else "nothing promoted yet"
-    lines = [f"[bold]{document['model']}[/] in {escape(document['project'])}", f"daemon   {process}", f"serves   {serving}"]
+    lines = [
+        f"[bold]{document['model']}[/] in {escape(document['project'])}",
+        f"daemon   {process}",
+        *pages,
+        f"serves   {serving}",
+        *_accuracies(served),
+    ]
     if episode:
         eta = "" if episode["eta_seconds"] is None else f", {episode['eta_seconds']:.0f} s left"
         done = f"{episode['phase']} {episode['step']}/{episode['steps']} ({episode['progress']:.0%}{eta})"
@@ -124,31 +131,21 @@ def _queue(queue: list[dict[str, Any]]) -> "RenderableType":
     return table
 
 
-def _matrix(document: dict[str, Any]) -> "RenderableType | None":
-    """The last row of R with its metrics, each accuracy with the word that says how it is known."""
+def _accuracies(served: dict[str, Any] | None) -> list[str]:
+    """How good the promoted version is, each accuracy with the word that says how it is known; means of each kind apart."""
     from rich.markup import escape
 
-    matrix, metrics = document["matrix"], document["metrics"]
-    if not matrix["R"]:
-        return None
-    columns = ("R", "kind", "low", "high", "held_out")
-    row = list(zip(matrix["domains"], *(matrix[name][-1] for name in columns), strict=True))
-    shown = [
-        f"{escape(name)} {_accuracy(value, *more)}"
-        for name, value, *more in row[:1] + row[1:][-DOMAINS_SHOWN:]
-        if value is not None
-    ]
-    totals = [
-        f"{name.upper()} {metrics[name]:+.1%}" if name == "bwt" else f"{name.upper()} {metrics[name]:.1%}"
-        for name in ("acc", "acc_targets", "bwt")
-        if metrics[name] is not None
-    ]
-    return f"R[{matrix['episodes'][-1]}]     {', '.join(shown)}\n         {', '.join(totals)}"
+    found = list(served["accuracies"].items()) if served is not None else []
+    lines = [f"         {escape(name)} {_accuracy(**accuracy)}" for name, accuracy in found[:1] + found[1:][-DOMAINS_SHOWN:]]
+    for kind in ("measured", "estimated"):
+        values = [accuracy["value"] for _, accuracy in found if accuracy["kind"] == kind]
+        lines += [f"         mean of {len(values)} {kind}: {sum(values) / len(values):.1%}"] if len(values) > 1 else []
+    return lines
 
 
-def _accuracy(value: float, kind: str, low: float | None, high: float | None, held_out: bool) -> str:
-    """`estimated 71.0% (58–83%)`."""
+def _accuracy(value: float, kind: str, n: int, low: float | None, high: float | None, held_out: bool) -> str:
+    """`estimated 71.0% (58–83%) on 40 images`."""
     from adaptd.evaluation.matrix import format_interval
 
-    where = " on images it learned from" if kind == "estimated" and not held_out else ""
-    return f"{kind} {value:.1%}{format_interval(low, high, '%')}{where}"
+    images = f"{n:,} images" if kind == "measured" or held_out else f"{n:,} images it learned from"
+    return f"{kind} {value:.1%}{format_interval(low, high, '%')} on {images}"

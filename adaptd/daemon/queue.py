@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, time
 
 from adaptd.daemon.jobs import Job, JobKind
-from adaptd.records import EVERYTHING, DomainState, EpisodeState
+from adaptd.records import EVERYTHING, DomainState, EpisodeState, VersionState
 from adaptd.store import Transaction
 
 
@@ -21,9 +21,10 @@ class NextJobs:
 
 
 def read_next_jobs(tx: Transaction, moving: frozenset[int] = frozenset()) -> NextJobs:
-    """What the store says. Drops wait until there is a model, and until no other of their domain is `moving`."""
+    """What the store says. Drops wait until a version is promoted, and until no other of their domain is `moving`."""
     paused = frozenset(pause.scope for pause in tx.pauses.list_all())
-    found = (_find_import(tx, moving) if tx.versions.find_latest() else None, _find_episode(tx, paused))
+    has_model = tx.versions.find_latest(VersionState.PROMOTED) is not None
+    found = (_find_import(tx, moving) if has_model else None, _find_episode(tx, paused))
     return NextJobs(tuple(job for job in found if job is not None), paused)
 
 

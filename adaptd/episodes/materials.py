@@ -46,7 +46,7 @@ class Materials:
         """What a method sees."""
         source = self.images.open_train(self.images.source)
         if self.domain.id == self.images.source.id:
-            return EpisodeData(source)
+            return EpisodeData(source, held_out_source=self.images.open_test(self.images.source))
         memories = tuple(self.images.open(folder).images for folder in self.images.memories.values())
         taught = self.images.open_labelled(self.domain, self.taught)
         known = memories if taught is None else (*memories, taught)

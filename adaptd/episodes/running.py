@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from adaptd.episodes.concluding import Conclusion, Finished
 from adaptd.episodes.leases import LEASE_SECONDS, PATIENCE_SECONDS, holding_lease
-from adaptd.episodes.materials import Materials, read_materials
+from adaptd.episodes.materials import read_materials
 from adaptd.episodes.novelty import Assessment
 from adaptd.episodes.settings import resolve_project
 from adaptd.episodes.sweep import sweep_episodes
@@ -24,9 +24,9 @@ from adaptd.errors import (
     NothingToLearn,
     StoreBusy,
 )
-from adaptd.evaluation.evaluator import measure
 from adaptd.learning.backbones import Classifier, build_classifier
 from adaptd.learning.checkpoint import read_checkpoint, write_checkpoint
+from adaptd.learning.depth import limit_threads, make_ready
 from adaptd.learning.loop import Training
 from adaptd.learning.origins import ORIGINS
 from adaptd.learning.plan import Plan
@@ -102,15 +102,18 @@ class EpisodeRunner:
         model = self._start_model(materials.parent)
         is_source = self._episode.method == SUPERVISED
         plan = Plan.for_source(self._settings) if is_source else Plan.for_adaptation(self._settings, self._episode.method)
-        training = self._training = Training(model, materials.open_data(), plan)
+        limit_threads(plan)
         known = Assessment(self._project, self._store, materials, lease, self._stop.check).run(model)
+        folder = self._layout.activations(self._episode.id)
+        ready = make_ready(model, materials.open_data(), plan, folder, lambda done, total: self._prepare(lease, done, total))
+        training = self._training = Training(ready.model, ready.data, ready.plan)
         self._resume(training, materials.domain.name)
         self._stop.check()
         self._progress(lease, Progress("preparing", training.step, training.steps))
-        self._train(training, lease, lambda: self._source_accuracy(model, materials))
+        self._train(training, lease)
         conclusion = Conclusion(self._project, self._store, materials, lease, lambda phase: self._enter(lease, phase))
         outcome = training.finish()
-        finished = conclusion.run(model, replace(outcome, report=outcome.report | known))
+        finished = conclusion.run(model, replace(outcome, report=outcome.report | known | ready.report))
         sweep_episodes(self._store, self._layout)
         return finished
 
@@ -148,11 +151,13 @@ class EpisodeRunner:
         if known:
             log.warning("the episode on %s starts afresh: none of its checkpoints can be used", domain)
 
-    def _source_accuracy(self, model: Classifier, materials: Materials) -> float | None:
-        test = materials.images.open_test(materials.images.source)
-        return None if test is None else measure(model, test, self._settings.evaluation.batch_size).accuracy
+    def _prepare(self, lease: Lease, done: int, total: int) -> None:
+        """Between two passes below what is trained: stop if asked to, or tell how far it is."""
+        self._stop.check()
+        if time.monotonic() - self._progressed >= PROGRESS_SECONDS:
+            self._progress(lease, Progress("preparing", done, total))
 
-    def _train(self, training: Training, lease: Lease, measure_source: Callable[[], float | None]) -> None:
+    def _train(self, training: Training, lease: Lease) -> None:
         every = self._settings.training.checkpoint_seconds
         accuracy = None
         for report in training:
@@ -166,7 +171,7 @@ class EpisodeRunner:
                 self._checkpoint(training, lease)
             if self._show is not None:
                 if report.step % training.epoch_steps == 0:
-                    accuracy = measure_source()
+                    accuracy = training.measure_source()
                 self._show(report, accuracy)
             self._stop.check()
 

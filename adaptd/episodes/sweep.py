@@ -44,7 +44,7 @@ def _sweep_checkpoints(folder: Path, kept: set[Path]) -> None:
 
 def _clear(layout: Layout, episode: Episode, *, keeps_memory: bool) -> None:
     """Remove what an episode that is over does not need any more; a failed one leaves nothing at all."""
-    unwanted = [layout.unfinished_weights(episode.id)]
+    unwanted = [layout.unfinished_weights(episode.id), layout.activations(episode.id)]
     if not keeps_memory:
         unwanted.append(layout.memory(episode.domain_id, episode.id))
     if episode.state is not EpisodeState.DONE:

@@ -5,6 +5,7 @@ for normalisation. Two of them may then teach each other a domain: self-training
 They never see what another model takes a domain's images for. Who asks them, and what follows, is `checks`'.
 """
 
+import math
 from collections.abc import Sequence
 from copy import deepcopy
 
@@ -13,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.optim.adamw import adamw
 
 from adaptd.library.imageset import ImageSet
 
@@ -22,7 +24,7 @@ HIDDEN = 64
 BATCH = 64
 LEAST_STEPS, MOST_STEPS, EPOCHS = 60, 600, 12
 """Training takes so many passes over the source, within these bounds."""
-RATE, SMOOTHING = 0.006, 0.05
+RATE, RISE, SMOOTHING = 0.006, 0.3, 0.05
 ROUNDS, LEAST_ROUND, MOST_ROUND, PASSES = 2, 10, 100, 2
 """Self-training: so many rounds, each of so many passes over the domain, within these bounds of steps."""
 TAUGHT_RATE = 0.002
@@ -87,19 +89,17 @@ def teach_checks(models: Sequence[CheckModel], source: ImageSet, domain: ImageSe
 def _train(model: CheckModel, sets: Sequence[ImageSet], steps: int, rate: float, seed: int) -> None:
     """Learn from labelled sets, as many images of each in every step; each is normalised by its own statistics."""
     random = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=1e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps)
+    optimizer = OneCycle(list(model.parameters()), rate, steps)
     model.train()
     for _ in range(steps):
-        optimizer.zero_grad()
+        loss = torch.zeros(())
         for images in sets:
             assert images.labels is not None
             rows = torch.randint(len(images), (min(BATCH // len(sets), max(2, len(images))),), generator=random).numpy()
             logits = model(strengthen(_resize(images.pixels[rows], model.side), random))
             labels = torch.from_numpy(np.array(images.labels[rows]))
-            functional.cross_entropy(logits, labels, label_smoothing=SMOOTHING).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        schedule.step()
+            loss = loss + functional.cross_entropy(logits, labels, label_smoothing=SMOOTHING)
+        optimizer.step(torch.autograd.grad(loss, optimizer.parameters))
 
 
 def ask_check(model: CheckModel, images: ImageSet, statistics: ImageSet, batch_size: int) -> NDArray[np.float64]:
@@ -131,6 +131,50 @@ def strengthen(images: Tensor, random: torch.Generator) -> Tensor:
     lights = functional.interpolate(draw(-1, 1, 3, 5, 5), size=images.shape[2:], mode="bilinear", align_corners=False)
     noise = torch.randn(images.shape, generator=random)
     return coloured.clamp(-0.5, 1.5) + draw(0, 0.6, 1, 1, 1) * lights + draw(0, 0.1, 1, 1, 1) * noise
+
+
+class OneCycle:
+    """AdamW whose rate rises and falls once, and its momentum against that: torch's OneCycleLR, step for step.
+
+    Through torch's function, because its optimizers load a compiler when the first is made, seconds in every worker.
+    """
+
+    def __init__(self, parameters: list[nn.Parameter], peak: float, steps: int) -> None:
+        self.parameters, self._peak, self._steps, self._taken = parameters, peak, steps, 0
+        self._means, self._squares = ([torch.zeros_like(each) for each in parameters] for _ in range(2))
+        self._counts = [torch.zeros(()) for _ in parameters]
+
+    @torch.no_grad()
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """Move the parameters."""
+        rise = RISE * self._steps - 1
+        if self._taken <= rise:
+            up = _ease(self._taken / rise)
+            rate, momentum = self._peak * (1 / 25 + up * 24 / 25), 0.95 - up * 0.1
+        else:
+            down = _ease((self._taken - rise) / (self._steps - 1 - rise))
+            rate, momentum = self._peak * (1 - down * (1 - 1 / 250_000)), 0.85 + down * 0.1
+        self._taken += 1
+        adamw(
+            list[Tensor](self.parameters),
+            list(gradients),
+            self._means,
+            self._squares,
+            [],
+            self._counts,
+            amsgrad=False,
+            beta1=momentum,
+            beta2=0.999,
+            lr=rate,
+            weight_decay=1e-3,
+            eps=1e-8,
+            maximize=False,
+        )
+
+
+def _ease(share: float) -> float:
+    """From 0 to 1 along half a cosine."""
+    return (1 - math.cos(math.pi * share)) / 2
 
 
 def _take_statistics(model: CheckModel, images: ImageSet) -> None:

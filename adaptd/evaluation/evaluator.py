@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from adaptd.evaluation.shift import View
 from adaptd.library.imageset import ImageSet
 
+PIXELS_PER_PASS = 2_000_000
+"""512 images of 62 pixels squared: more take gigabytes of activations, and no pass is faster for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
@@ -32,7 +35,7 @@ def predict(model: nn.Module, images: ImageSet, batch_size: int) -> NDArray[np.f
         model: maps float images in 0 … 1, [B, 3, H, W], to logits. It answers in eval mode, on its own device, and
             every part of it is put back into the mode it came in.
         images: read in batches, so that a memory map never has to be in memory as a whole.
-        batch_size: of the forward passes.
+        batch_size: of the forward passes; fewer where images are large.
     """
     if len(images) == 0:
         raise ValueError("there are no images to predict")
@@ -41,8 +44,9 @@ def predict(model: nn.Module, images: ImageSet, batch_size: int) -> NDArray[np.f
     model.eval()
     try:
         with torch.inference_mode():
-            starts = range(0, len(images), batch_size)
-            return np.concatenate([_forward(model, images.pixels[i : i + batch_size], device) for i in starts])
+            count = min(batch_size, max(1, PIXELS_PER_PASS // (images.pixels.shape[2] * images.pixels.shape[3])))
+            starts = range(0, len(images), count)
+            return np.concatenate([_forward(model, images.pixels[i : i + count], device) for i in starts])
     finally:
         # Not model.train(): parts may have been frozen in eval mode on purpose.
         for module, training in modes:

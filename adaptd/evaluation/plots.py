@@ -82,7 +82,7 @@ def plot_flips(flips: Sequence[Flip], target: Path) -> None:
     columns = min(8, max(1, len(flips)))
     rows = max(1, math.ceil(len(flips) / columns))
     figure = _new_figure(1.5 * columns + 0.4, 1.9 * rows + 0.8)
-    axes = figure.subplots(rows, columns, squeeze=False).flat
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for place in axes:
         place.axis("off")
     for place, flip in zip(axes, flips, strict=False):

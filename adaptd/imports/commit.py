@@ -28,6 +28,14 @@ class Imported:
     duplicates: int
 
 
+def withdraw_source(tx: Transaction) -> None:
+    """Forget the first version, which was rejected: its source is imported and trained again, as after a failed episode."""
+    first = tx.versions.find(1)
+    if first is not None:
+        tx.versions.withdraw(first.version)
+        tx.episodes.withdraw(first.episode_id, "its version was rejected, and the source is trained again")
+
+
 def reserve(store: Store, delivery: Delivery) -> tuple[Domain, dict[str, int]]:
     """The domain, which may be new, and an id for each image by its hash. Accepts nothing."""
     with store.writing() as tx:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from adaptd.errors import ConfigError, EpisodeError, NothingToLearn, WeightsUnavailable
 from adaptd.files import remove, sync_trees
-from adaptd.imports.commit import Imported, commit, mark_unsynced, reserve, wait_for_more
+from adaptd.imports.commit import Imported, commit, mark_unsynced, reserve, wait_for_more, withdraw_source
 from adaptd.imports.delivery import Delivery, Known, build_delivery
 from adaptd.imports.incoming import Incoming, list_domain_folder, list_drops, list_source_folder
 from adaptd.imports.quarantine import move_to_quarantine
@@ -25,7 +25,7 @@ from adaptd.library.draft import Draft, ShowProgress, decode_files
 from adaptd.library.preprocessing import Limits, Preprocessing
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
-from adaptd.records import Domain, Episode
+from adaptd.records import Domain, Episode, VersionState
 from adaptd.store import Store
 
 MODEL_KEYS = ("classes", "backbone", "image_size", "mean", "std", "projector_hidden", "projector_output")
@@ -50,7 +50,10 @@ class Importer:
     def import_source(self, folder: Path) -> Imported:
         """A labelled folder, one sub-folder a class; splits off a test set unless it brings `_test/`."""
         self._check_source()
-        return self._import_folder(list_source_folder(folder), ())
+        incoming = list_source_folder(folder)
+        with self.store.writing() as tx:
+            withdraw_source(tx)
+        return self._import_folder(incoming, ())
 
     def import_domain(self, folder: Path, name: str, test_folder: Path | None = None) -> Imported:
         """An unlabelled folder, with a labelled test set in `_test/` or beside it."""
@@ -108,18 +111,25 @@ class Importer:
     def _check_source(self) -> None:
         """Refuse what would fail only after all images are decoded."""
         with self.store.reading() as tx:
-            if tx.versions.find_latest() is not None:
-                raise EpisodeError("the source was imported already: make another project for another source")
+            newest = tx.versions.find_latest()
+        # The first version of all, rejected: the source may be trained again.
+        if newest is not None and (newest.version, newest.state) != (1, VersionState.REJECTED):
+            raise EpisodeError("the source was imported already: make another project for another source")
         weights = self.project.weights
         if weights is not None and not weights.is_file():
             raise WeightsUnavailable(f"there is no weights file {weights}: check --weights or model.weights")
 
     def _check_model(self) -> tuple[str, ...]:
-        """The classes of the newest model, which must still be the one that the settings describe."""
+        """The classes of the promoted model, which must still be the one that the settings describe."""
         with self.store.reading() as tx:
-            version = tx.versions.find_latest()
-            if version is None:
+            newest, version = tx.versions.find_latest(), tx.versions.find_latest(VersionState.PROMOTED)
+            if newest is None:
                 raise NothingToLearn("there is no source model yet: run `adaptd source import DIR` first")
+            if version is None:
+                raise NothingToLearn(
+                    f"no version is promoted to adapt from, version {newest.version} was {newest.state}: "
+                    f"`adaptd versions` tells why, and `adaptd promote {newest.version} --force --why REASON` takes it as it is"
+                )
             built = tx.episodes.get(version.episode_id).config["model"]
         wanted = self.project.settings.model.model_dump(mode="json")
         for key in MODEL_KEYS if wanted["classes"] else MODEL_KEYS[1:]:

@@ -95,13 +95,13 @@ def warp(images: Tensor, chances: Tensor, strength: float) -> Tensor:
 
 
 def mixup(images: Tensor, others: Tensor, most: float, generator: torch.Generator) -> Tensor:
-    """Mix one of `others` into half of the images, with a weight of at most `most`."""
+    """Mix one of `others` into half of the images, or of their activations, with a weight of at most `most`."""
     if not most:
         return images
     count = len(images)
     weight = most * torch.rand(count, generator=generator) * (torch.rand(count, generator=generator) < 0.5)
     chosen = torch.randint(len(others), (count,), generator=generator).to(images.device)
-    return torch.lerp(images, others[chosen], weight.to(images.device)[:, None, None, None])
+    return torch.lerp(images, others[chosen], weight.to(images.device).view(-1, *[1] * (images.ndim - 1)))
 
 
 def _resampling(size: int, shift: Tensor, mirrored: Tensor, sigma: Tensor, chosen: Tensor) -> Tensor:

@@ -48,8 +48,12 @@ class Classifier(nn.Module):
 
     def encode(self, images: Tensor) -> Tensor:
         """f(x), [n, features]."""
-        features: Tensor = self.encoder((images - self.mean) / self.std)
+        features: Tensor = self.encoder(self.normalise(images))
         return features
+
+    def normalise(self, images: Tensor) -> Tensor:
+        """What the encoder takes."""
+        return (images - self.mean) / self.std
 
     def embed(self, features: Tensor) -> Tensor:
         """normalise(q(f)), [n, projector_output]: what the bank holds."""
@@ -77,6 +81,14 @@ def build_classifier(settings: ModelSettings, seed: int = 0) -> Classifier:
         torch.manual_seed(seed)
         encoder = _build_encoder(settings)
         return Classifier(settings, encoder, _feature_length(encoder, settings))
+
+
+def check_backbone(name: str) -> None:
+    """Raise ConfigError, with the nearest names, where no such backbone can be built here."""
+    if name == EFFICIENTNET_LITE0 or name.startswith(TIMM_PREFIX):
+        check_timm(name.removeprefix(TIMM_PREFIX))
+    elif name not in LENETS:
+        check_torchvision(name)
 
 
 def check_torchvision(name: str) -> None:

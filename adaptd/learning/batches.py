@@ -1,6 +1,6 @@
 """What an episode learns from, and which of it is in which batch. Nothing here keeps random state: a step number is enough."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from adaptd.errors import NothingToLearn
 from adaptd.learning.augment import Augmentation, to_float
 from adaptd.learning.seeding import generator
+from adaptd.learning.views import Activations, ViewedSet, unpack
 from adaptd.library.imageset import ImageSet
 
 
@@ -35,7 +36,7 @@ class EpisodeData:
             raise NothingToLearn("the source and every memory need a label for each image")
         if not len(self.source) or (self.target is not None and not len(self.target)):
             raise NothingToLearn("there are no images: an episode needs a source and, to adapt, a target domain")
-        if self.target is not None:  # whatever is known about the target, a method must not see it
+        if self.target is not None and self.target.labels is not None:  # a method must not see them
             object.__setattr__(self, "target", self.target.unlabelled())
 
     def first_row(self, position: int) -> int:
@@ -67,17 +68,43 @@ class Pool:
         """Batches in one pass: nearly equal slices of at most `share`, and of two images at least, for BatchNorm's sake."""
         return max(1, min(ceil(len(self) / self.share), len(self) // 2))
 
-    def read(self, indices: NDArray[np.int64], pixels: NDArray[np.uint8]) -> Tensor | None:
-        """Copy the images into `pixels`; their labels."""
-        labels = np.zeros(len(indices), dtype=np.int64)
+    def locate(self, indices: NDArray[np.int64]) -> Iterator[tuple[ImageSet, NDArray[np.int64], NDArray[np.int64]]]:
+        """For each set which of the indices are in it, by their places, and their rows there."""
         first = 0
         for images in self.sets:
             here = ((indices >= first) & (indices < first + len(images))).nonzero()[0]
-            pixels[here] = images.pixels[indices[here] - first]
-            if images.labels is not None:
-                labels[here] = images.labels[indices[here] - first]
+            yield images, here, indices[here] - first
             first += len(images)
-        return None if self.sets[0].labels is None else torch.from_numpy(labels)
+
+    def read_pixels(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """The images as they are."""
+        pixels = np.empty((len(indices), *self.sets[0].pixels.shape[1:]), dtype=np.uint8)
+        for images, here, rows in self.locate(indices):
+            pixels[here] = images.pixels[rows]
+        return pixels
+
+    def read_views(self, indices: NDArray[np.int64], chances: NDArray[np.float32]) -> Activations:
+        """Activations of a changed view of each image, drawn by its chance in 0…1; of itself where there are no others."""
+        some = self.sets[0]
+        assert isinstance(some, ViewedSet)
+        activations = np.empty((len(indices), *some.views[0].shape[1:]), dtype=np.float16)
+        drawn = np.ceil((1 - chances) * some.changed).astype(np.int64)
+        for images, here, rows in self.locate(indices):
+            assert isinstance(images, ViewedSet)
+            for view in np.unique(drawn[here]):
+                chosen = drawn[here] == view
+                activations[here[chosen]] = images.views[view][rows[chosen]]
+        return activations
+
+    def read_labels(self, indices: NDArray[np.int64]) -> Tensor | None:
+        """Their labels."""
+        if self.sets[0].labels is None:
+            return None
+        labels = np.zeros(len(indices), dtype=np.int64)
+        for images, here, rows in self.locate(indices):
+            if images.labels is not None:
+                labels[here] = images.labels[rows]
+        return torch.from_numpy(labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +119,10 @@ class BatchPart:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One step's images, augmented: all of them, and by part (views of the same). `steps` is the length of the episode."""
+    """One step's images, augmented: all of them, and by part (views of the same). `steps` is the length of the episode.
+
+    Where only a part of the model is trained, they are activations of views that were `made` beforehand, warped already.
+    """
 
     images: Tensor
     rows: Tensor
@@ -100,6 +130,7 @@ class Batch:
     step: int
     steps: int
     seed: int
+    made: bool = False
 
     def generator(self, purpose: str) -> torch.Generator:
         """A generator for what the method draws in this step."""
@@ -121,19 +152,14 @@ class Batches:
     def __getitem__(self, step: int) -> Batch:
         """Read, augment and cut the batch of a step."""
         chosen = [self._indices(pool, step) for pool in self.pools]
-        sizes = [len(indices) for indices in chosen]
-        pixels = np.empty((sum(sizes), *self.pools[0].sets[0].pixels.shape[1:]), dtype=np.uint8)
-        ends = np.cumsum(sizes)[:-1]
-        labels = [
-            pool.read(indices.numpy(), into)
-            for pool, indices, into in zip(self.pools, chosen, np.split(pixels, ends), strict=True)
-        ]
-        images = self._augmented(torch.from_numpy(pixels), step).to(self._device)
+        made = isinstance(self.pools[0].sets[0], ViewedSet)
+        images = (self._views(chosen, step) if made else self._augmented(chosen, step)).to(self._device)
         rows = [(pool.first_row + indices).to(self._device) for pool, indices in zip(self.pools, chosen, strict=True)]
+        labels = [pool.read_labels(indices.numpy()) for pool, indices in zip(self.pools, chosen, strict=True)]
         labels = [None if own is None else own.to(self._device) for own in labels]
-        views = images.tensor_split(ends.tolist())
+        views = images.tensor_split(np.cumsum([len(indices) for indices in chosen])[:-1].tolist())
         parts = tuple(map(BatchPart, [pool.name for pool in self.pools], views, rows, labels))
-        return Batch(images, torch.cat(rows), parts, step, self.steps, self._seed)
+        return Batch(images, torch.cat(rows), parts, step, self.steps, self._seed, made)
 
     def _indices(self, pool: Pool, step: int) -> Tensor:
         """The images of this step: a slice of one permutation drawn from (seed, pool, pass)."""
@@ -143,7 +169,17 @@ class Batches:
             self._orders[pool.name] = number, order
         return self._orders[pool.name][1].tensor_split(pool.slices)[position]
 
-    def _augmented(self, pixels: Tensor, step: int) -> Tensor:
+    def _views(self, chosen: list[Tensor], step: int) -> Tensor:
+        sizes, random = [len(indices) for indices in chosen], generator(self._seed, "augment", step)
+        chances = torch.rand(sum(sizes), generator=random).tensor_split(np.cumsum(sizes)[:-1].tolist())
+        every = [
+            pool.read_views(indices.numpy(), own.numpy()) for pool, indices, own in zip(self.pools, chosen, chances, strict=True)
+        ]
+        return unpack(np.concatenate(every))
+
+    def _augmented(self, chosen: list[Tensor], step: int) -> Tensor:
+        read = [pool.read_pixels(indices.numpy()) for pool, indices in zip(self.pools, chosen, strict=True)]
+        pixels = torch.from_numpy(np.concatenate(read))
         if self._augmentation is None:
             return to_float(pixels)
         return self._augmentation(pixels, self._augmentation.draw(len(pixels), generator(self._seed, "augment", step)))

@@ -23,7 +23,7 @@ from adaptd.learning.parameters import under
 from adaptd.learning.plan import Plan, falling
 from adaptd.learning.reports import Outcome, StepReport, Tally
 from adaptd.learning.stepper import NotFinite
-from adaptd.learning.survey import Surveys, survey_all, training_mode
+from adaptd.learning.survey import Surveys, survey, survey_all, training_mode
 from adaptd.learning.watch import Watch
 
 
@@ -91,6 +91,14 @@ class Training:
                     f"{self.steps}: lower the learning_rate, or look at the images"
                 )
             yield report
+
+    def measure_source(self) -> float | None:
+        """The share of the source's held-out images that the model gets right; None where there are none."""
+        held_out = self.data.held_out_source
+        if held_out is None or held_out.labels is None or not len(held_out):
+            return None
+        predicted = survey(self.model, held_out).logits.argmax(dim=1).cpu().numpy()
+        return float((predicted == held_out.labels).mean())
 
     def finish(self) -> Outcome:
         """Choose what to remember, measure once more, and let go of the gradients."""

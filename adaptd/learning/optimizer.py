@@ -1,9 +1,13 @@
-"""The update rules, run on flat parameter vectors. What gradient they are given is the method's business."""
+"""The update rules, run on flat parameter vectors. What gradient they are given is the method's business.
+
+None is an object of torch.optim: the first of those loads a compiler, two seconds in every worker.
+"""
 
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.optim.adamw import adamw
 
 from adaptd.learning.methods.registry import RuleName
 
@@ -41,10 +45,7 @@ def make_rule(rule: RuleName, momentum: float = 0.0, weight_decay: float = 0.0) 
 
 
 class Sgd:
-    """θ ← θ − rate · v, with v ← momentum · v + gradient + weight_decay · θ.
-
-    Written out because torch.optim loads a compiler when the first of its optimizers is made, two seconds in every worker.
-    """
+    """θ ← θ − rate · v, with v ← momentum · v + gradient + weight_decay · θ."""
 
     metric = None
 
@@ -75,33 +76,46 @@ class Sgd:
 
 
 class AdamW:
-    """torch's. The state is two tensors as long as θ."""
+    """torch's, fused. The state is two tensors as long as θ, and how many steps were taken."""
 
     metric = None
 
     def __init__(self, weight_decay: float) -> None:
-        self._theta = nn.Parameter(torch.empty(0), requires_grad=False)
-        self._optimizer = torch.optim.AdamW([self._theta], lr=0.0, weight_decay=weight_decay, fused=True)
+        self._weight_decay = weight_decay
+        self._state: dict[str, Tensor] = {}
 
     def observe(self, gradient: Tensor) -> None:
         """The metric is not known beforehand."""
 
     def apply(self, theta: Tensor, gradient: Tensor, learning_rate: float) -> None:
         """Move θ."""
-        self._optimizer.param_groups[0]["lr"] = learning_rate
-        self._theta.data, self._theta.grad = theta, gradient
-        self._optimizer.step()
+        if not self._state:
+            self._state = {"exp_avg": torch.zeros_like(theta), "exp_avg_sq": torch.zeros_like(theta)}
+            self._state["step"] = torch.zeros((), device=theta.device)
+        adamw(
+            [theta],
+            [gradient],
+            [self._state["exp_avg"]],
+            [self._state["exp_avg_sq"]],
+            [],
+            [self._state["step"]],
+            fused=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=learning_rate,
+            weight_decay=self._weight_decay,
+            eps=1e-8,
+            maximize=False,
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         """Its state."""
-        state = self._optimizer.state.get(self._theta, {})
-        return {name: value for name, value in state.items() if isinstance(value, Tensor)}
+        return dict(self._state)
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """As it was."""
-        self._optimizer.state.pop(self._theta, None)
-        if tensors:
-            self._optimizer.state[self._theta] = {name: value.clone() for name, value in tensors.items()}
+        self._state = {name: value.clone() for name, value in tensors.items()}
 
 
 class RmsProp:

@@ -11,6 +11,7 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor, nn
 
+from adaptd.errors import ConfigError
 from adaptd.learning.backbones import Classifier
 from adaptd.learning.grcl import flatten
 from adaptd.learning.methods.registry import RuleName
@@ -51,9 +52,11 @@ class Parameters:
             rule: its update rule; None: the plan's.
             rate: times the episode's learning rate.
         """
-        plan = self._plan
+        plan, parameters = self._plan, self.list_parameters(groups)
+        if not parameters:
+            raise ConfigError(f'{plan.method} trains the encoder: set training.depth to "last-stage" or "all"')
         chosen = make_rule(plan.optimizer, plan.momentum, plan.weight_decay) if rule is None else make_rule(rule)
-        self.steppers.append(Stepper(self, groups, self.list_parameters(groups), rows, chosen, rate))
+        self.steppers.append(Stepper(self, groups, parameters, rows, chosen, rate))
         return self.steppers[-1]
 
     def list_parameters(self, groups: Iterable[str]) -> list[nn.Parameter]:

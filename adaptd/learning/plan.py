@@ -6,9 +6,17 @@ from typing import Protocol
 
 from adaptd.errors import ConfigError
 from adaptd.learning.backbones import LENETS
+from adaptd.learning.methods.options import GuardedOptions
 from adaptd.learning.methods.registry import RuleName, get_entry
 from adaptd.learning.methods.settings import MethodSettings, choose_rule, find_ignored
-from adaptd.learning.settings import AugmentationSettings, MemorySettings, ModelSettings, SourceSettings, TrainingSettings
+from adaptd.learning.settings import (
+    AugmentationSettings,
+    DepthChoice,
+    MemorySettings,
+    ModelSettings,
+    SourceSettings,
+    TrainingSettings,
+)
 from adaptd.machine import cpu_count
 from adaptd.records import SUPERVISED
 from adaptd.sections import Section
@@ -66,7 +74,14 @@ class Plan:
     threads: int
     augmentation: AugmentationSettings | None
     memory: MemorySettings
+    depth: DepthChoice
+    views: int
     device: str = "cpu"
+
+    @property
+    def warp(self) -> float:
+        """How far images are turned, zoomed and slanted before they are learned from."""
+        return self.options.warp if isinstance(self.options, GuardedOptions) else 0.0
 
     @classmethod
     def for_adaptation(cls, settings: LearningSettings, method: str) -> "Plan":
@@ -97,6 +112,8 @@ class Plan:
             threads=t.threads or cpu_count(),
             augmentation=settings.augmentation,
             memory=settings.memory,
+            depth=t.depth if entry.trains else "all",
+            views=t.views,
         )
 
     @classmethod
@@ -121,6 +138,8 @@ class Plan:
             threads=t.threads or cpu_count(),
             augmentation=settings.augmentation if s.augment else None,
             memory=settings.memory,
+            depth=s.depth if s.epochs else "all",
+            views=t.views,
         )
 
     def rate(self, step: int, steps: int) -> float:

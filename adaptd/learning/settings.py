@@ -9,6 +9,11 @@ from pydantic import Field, field_validator, model_validator
 
 from adaptd.sections import NAME_PATTERN, Count, CountOrZero, Momentum, NotNegative, Positive, Section, Share
 
+Depth = Literal["all", "last-stage", "classifier"]
+"""What of a model is trained: all of it, its last stage and what follows, or projector and classifier alone."""
+
+DepthChoice = Literal["auto", "all", "last-stage", "classifier"]
+
 
 class ModelSettings(Section):
     """The classifier."""
@@ -64,6 +69,9 @@ class SourceSettings(Section):
     momentum: Momentum = Field(0.9, description="for sgd")
     weight_decay: NotNegative = Field(0.0005, description="decoupled for adamw, L2 for sgd")
     augment: bool = Field(True, description="use [augmentation] on the source")
+    depth: DepthChoice = Field(
+        "auto", description="what is trained on the source, as training.depth says; auto: all of a model with random weights"
+    )
 
 
 class TrainingSettings(Section):
@@ -83,6 +91,14 @@ class TrainingSettings(Section):
     )
     momentum: Momentum = Field(0.0, description="for sgd alone; above 0 it weakens the constraints")
     weight_decay: NotNegative = Field(0.0, description="for sgd and adamw; above 0 it weakens the constraints")
+    depth: DepthChoice = Field(
+        "auto",
+        description="what is trained: all, the last-stage of the backbone, or the classifier on its features; the rest is run "
+        "once for each image and each of its views; auto: all of small networks and images, and on a GPU; else the last stage",
+    )
+    views: Count = Field(
+        3, description="changed views of each image, where not all is trained: made once, and drawn from in every epoch"
+    )
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(0, description="same seed, same result")
     checkpoint_seconds: NotNegative = Field(60.0, description="save a resumable state at least this often; 0: every step")
     max_nonfinite_steps: Count = Field(20, description="fail the episode after this many NaN or infinite steps in a row")

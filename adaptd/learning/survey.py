@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
 from adaptd.learning.augment import to_float
 from adaptd.learning.backbones import Classifier
 from adaptd.learning.batches import EpisodeData
+from adaptd.learning.views import ViewedSet
 from adaptd.library.imageset import ImageSet
 
 IMAGES_PER_PASS = 128
@@ -74,42 +76,54 @@ def survey_all(model: Classifier, data: EpisodeData) -> Surveys:
 def mean_probabilities(
     model: Classifier, images: ImageSet, first: Tensor, change: Callable[[Tensor], Tensor], views: int
 ) -> Tensor:
-    """Class probabilities of each image, [n, classes]: the mean of the first ones and of those for some changed views."""
+    """Class probabilities of each image, [n, classes]: the mean of the first ones and of those for some changed views.
+
+    Views that were made beforehand are taken, where there are any.
+    """
     total = first.clone()
+    views = min(views, images.changed) if isinstance(images, ViewedSet) else views
     with torch.no_grad(), training_mode(model, on=False):
-        for _ in range(views):
-            for start in range(0, len(images), IMAGES_PER_PASS):
-                piece = slice(start, start + IMAGES_PER_PASS)
-                changed = change(_read(model, images, piece))
-                total[piece] += functional.softmax(model(changed).to(total.dtype), dim=1)
+        for view in range(1, 1 + views):
+            for rows in _pieces(np.arange(len(images))):
+                changed = (
+                    _read(model, images, rows, view) if isinstance(images, ViewedSet) else change(_read(model, images, rows))
+                )
+                total[rows[0] : rows[-1] + 1] += functional.softmax(model(changed).to(total.dtype), dim=1)
     return total / (1 + views)
 
 
-def survey(model: Classifier, images: ImageSet) -> Survey:
-    """One forward pass over a set, in evaluation mode."""
+def survey(model: Classifier, images: ImageSet, rows: NDArray[np.int64] | None = None) -> Survey:
+    """One forward pass over a set, or over some of its rows, in evaluation mode."""
     classes = len(model.settings.classes)
-    labels = None if images.labels is None else torch.from_numpy(np.ascontiguousarray(images.labels)).to(model.mean.device)
+    rows = np.arange(len(images)) if rows is None else rows
+    labels = None if images.labels is None else torch.from_numpy(images.labels[rows]).to(model.mean.device)
     logits, keys, features = [], [], []
     sums = model.mean.new_zeros(())
     with torch.no_grad(), training_mode(model, on=False):
-        for start in range(0, len(images), IMAGES_PER_PASS):
-            piece = slice(start, start + IMAGES_PER_PASS)
+        for start, piece in enumerate(_pieces(rows)):
             encoded = model.encode(_read(model, images, piece))
             logits.append(model.classify(encoded))
             keys.append(model.embed(encoded))
             if labels is None:
                 features.append(encoded)
             else:  # sums, not features: a source may be large
-                members = functional.one_hot(labels[piece], classes).float()
+                own = labels[start * IMAGES_PER_PASS :][: len(piece)]
+                members = functional.one_hot(own, classes).float()
                 sums = sums + members.T @ functional.normalize(encoded, dim=1)
     every = torch.cat(logits) if logits else sums.new_zeros(0, classes)
     projected = torch.cat(keys) if keys else sums.new_zeros(0, model.settings.projector_output)
     if labels is None:
         return Survey(every, projected, torch.cat(features), None, None)
-    entropy = functional.cross_entropy(every.double(), labels).item() if len(images) else None
-    return Survey(every, projected, None, functional.normalize(sums, dim=1) if len(images) else None, entropy)
+    entropy = functional.cross_entropy(every.double(), labels).item() if len(rows) else None
+    return Survey(every, projected, None, functional.normalize(sums, dim=1) if len(rows) else None, entropy)
 
 
-def _read(model: Classifier, images: ImageSet, piece: slice) -> Tensor:
+def _pieces(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    return (rows[start : start + IMAGES_PER_PASS] for start in range(0, len(rows), IMAGES_PER_PASS))
+
+
+def _read(model: Classifier, images: ImageSet, rows: NDArray[np.int64], view: int = 0) -> Tensor:
     """Some images as the model takes them, where the model is."""
-    return to_float(torch.from_numpy(np.array(images.pixels[piece])).to(model.mean.device))
+    if isinstance(images, ViewedSet):
+        return images.read(rows, view).to(model.mean.device)
+    return to_float(torch.from_numpy(np.asarray(images.pixels[rows])).to(model.mean.device))

@@ -51,7 +51,7 @@ class Watch:
         count = min(COMPARED, len(known), len(target.logits))
         rows = self._draw(len(target.logits), count)
         compared = examine(target.logits[rows], target.features[rows])
-        self.trust = self._compare(compared, _take(known, self._draw(len(known), count).numpy()))
+        self.trust = self._compare(compared, known, self._draw(len(known), count).numpy())
         watched = self._draw(len(target.logits), WATCHED)
         self.looks = [examine(target.logits[watched], target.features[watched])]
 
@@ -59,7 +59,7 @@ class Watch:
         """Look at the target again, after so many steps."""
         if self._data.target is not None:
             rows = self._draw(len(self._data.target), WATCHED).numpy()
-            seen = survey(self._model, _take(self._data.target, rows))
+            seen = survey(self._model, self._data.target, rows)
             assert seen.features is not None
             self.looks.append(examine(seen.logits, seen.features, step))
 
@@ -102,12 +102,12 @@ class Watch:
         """The same rows each time."""
         return torch.randperm(size, generator=generator(self._plan.seed, "watch"))[:count].sort().values
 
-    def _compare(self, target: Look, known: ImageSet) -> Trust:
-        seen = survey(self._model, known.unlabelled())
+    def _compare(self, target: Look, known: ImageSet, rows: NDArray[np.int64]) -> Trust:
+        seen = survey(self._model, known.unlabelled(), rows)
         assert seen.features is not None
         names = self._model.settings.classes
         largest = names[int(np.argmax(target.counts))]
-        single = 0.0 if known.labels is None else _single_class(seen.logits, seen.features, known.labels)
+        single = 0.0 if known.labels is None else _single_class(seen.logits, seen.features, known.labels[rows])
         return compare(target.health, examine(seen.logits, seen.features).health, single, largest)
 
 
@@ -120,7 +120,3 @@ def _single_class(logits: Tensor, features: Tensor, labels: NDArray[np.int64]) -
         one, every = (examine(logits[rows], features[rows]).health for rows in (alone, among))
         found.append(compare(one, every).likeness)
     return sum(found) / len(found) if found else 0.0
-
-
-def _take(images: ImageSet, rows: NDArray[np.int64]) -> ImageSet:
-    return ImageSet(images.ids[rows], images.pixels[rows], None if images.labels is None else images.labels[rows])

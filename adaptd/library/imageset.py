@@ -1,6 +1,7 @@
 """The currency between library, learning and evaluation: images as an array, keyed by image id."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,6 @@ class ImageSet:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def unlabelled(self) -> "ImageSet":
+    def unlabelled(self) -> Self:
         """The same images as a method may see a target domain: without labels."""
-        return ImageSet(self.ids, self.pixels)
+        return replace(self, labels=None)

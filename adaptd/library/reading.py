@@ -15,7 +15,7 @@ _REJECTED = {
     errno.ENXIO: (Reason.NOT_A_FILE, "a socket or a device"),
     errno.ENODEV: (Reason.NOT_A_FILE, "a device"),
     errno.ENOTDIR: (Reason.NOT_A_FILE, "part of its path is not a folder"),
-    errno.ENOENT: (Reason.UNREADABLE, "it vanished"),
+    errno.ENOENT: (Reason.UNREADABLE, "there is no such file"),
     errno.EACCES: (Reason.UNREADABLE, "no permission to read it"),
     errno.EPERM: (Reason.UNREADABLE, "no permission to read it"),
     errno.EIO: (Reason.UNREADABLE, "the disk reports an error"),

@@ -18,11 +18,26 @@ from pathlib import Path
 from typing import Literal
 
 from adaptd.machine import cpu_count, cpu_quota, existing, filesystem_kind, is_remote
+from adaptd.observe.status import explain_unpromoted
 from adaptd.project.layers import Project
 from adaptd.project.weights import describe_available, describe_start
+from adaptd.records import VersionState
+from adaptd.store import Transaction
 
 PACKAGES = ("torch", "torchvision", "onnxruntime", "watchdog", "sqlalchemy", "typer", "prometheus-client", "pillow", "simplejpeg")
 FREE_BYTES_FAIL, FREE_BYTES_WARN = 1 << 30, 10 << 30
+LOADING = """
+import sys
+from adaptd.errors import ConfigError
+from adaptd.learning.torchvision_compat import import_torchvision
+print(import_torchvision().__version__)
+from adaptd.learning.backbones import check_backbone
+try:
+    check_backbone(sys.argv[1])
+except ConfigError as problem:
+    print(problem)
+"""
+"""Prints torchvision's version and, where there is no such backbone, that."""
 WAL_BUG_FIXED = (3, 51, 3)
 
 
@@ -56,6 +71,17 @@ def examine(project: Project) -> Iterator[Finding]:
         yield from check(project)
 
 
+def check_promoted(tx: Transaction) -> Finding:
+    """Whether there is a version to serve and to adapt from."""
+    newest, promoted = tx.versions.find_latest(), tx.versions.find_latest(VersionState.PROMOTED)
+    if promoted is not None:
+        return Finding("promoted version", "ok", str(promoted.version))
+    if newest is None:
+        return Finding("promoted version", "ok", "none yet: `adaptd source import DIR` makes the first")
+    fact, _, remedy = explain_unpromoted(newest).partition(": ")
+    return Finding("promoted version", "warn", fact, remedy)
+
+
 def _python(_: Project) -> Iterator[Finding]:
     yield Finding("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
 
@@ -68,16 +94,21 @@ def _packages(_: Project) -> Iterator[Finding]:
             yield Finding(name, "fail", "not installed", f"pip install {name}, or install adaptd again")
 
 
-def _training(_: Project) -> Iterator[Finding]:
+def _training(project: Project) -> Iterator[Finding]:
     """In a process of its own: torch is large, and may fail to load in ways that kill."""
-    program = "from adaptd.learning.torchvision_compat import import_torchvision as t; print(t().__version__)"
+    command = [sys.executable, "-c", LOADING, project.settings.model.backbone]
     try:
-        run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+        run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     except subprocess.TimeoutExpired:
         yield Finding("training", "fail", "torch did not load within 120 s", "look for a full disk or a very busy machine")
         return
     if run.returncode == 0:
-        yield Finding("training", "ok", f"torch and torchvision {run.stdout.strip()} load")
+        version, _, unknown = run.stdout.strip().partition("\n")
+        yield Finding("training", "ok", f"torch and torchvision {version} load")
+        if unknown:
+            yield Finding("backbone", "fail", unknown, "set model.backbone")
+        else:
+            yield Finding("backbone", "ok", project.settings.model.backbone)
     else:
         last = (run.stderr.strip().splitlines() or [f"exit {run.returncode}"])[-1]
         yield Finding("training", "fail", last, "install matching torch and torchvision (constraints.txt has a tested pair)")

@@ -25,7 +25,9 @@ def build_explanation(tx: Transaction, name: str, matrix: Matrix | None = None, 
     versions: dict[int, list[Version]] = {}
     for version in tx.versions.list_all():
         versions.setdefault(version.episode_id, []).append(version)
-    mine = [episode for episode in tx.episodes.list_all() if episode.domain_id == domain.id]
+    episodes = {episode.id: episode for episode in tx.episodes.list_all()}
+    origins = {version.version: episodes[version.episode_id].number for found in versions.values() for version in found}
+    mine = [episode for episode in episodes.values() if episode.domain_id == domain.id]
     running = find_running(tx)
     numbers = {episode.id: tx.episodes.next_number() if episode == running else episode.number for episode in mine}
     return {
@@ -43,7 +45,7 @@ def build_explanation(tx: Transaction, name: str, matrix: Matrix | None = None, 
         "drops": _drops(tx, domain),
         "quarantined": _quarantined(tx, domain),
         "episodes": [
-            {"number": numbers[episode.id]} | _episode(episode, versions.get(episode.id, []), matrix) for episode in mine
+            {"number": numbers[episode.id]} | _episode(episode, versions.get(episode.id, []), origins, matrix) for episode in mine
         ],
         "memory": tx.memories.counts().get(domain.id, 0),
         "labels": describe_labels(tx, name, confidence) if tx.labels.list_for(domain.id) else None,
@@ -80,7 +82,8 @@ def _quarantined(tx: Transaction, domain: Domain) -> list[dict[str, Any]]:
     ]
 
 
-def _episode(episode: Episode, versions: list[Version], matrix: Matrix) -> dict[str, Any]:
+def _episode(episode: Episode, versions: list[Version], origins: dict[int, int | None], matrix: Matrix) -> dict[str, Any]:
+    parent = versions[0].parent if versions else None
     seconds = None
     if episode.started_at is not None and episode.finished_at is not None:
         seconds = (episode.finished_at - episode.started_at).total_seconds()
@@ -97,7 +100,7 @@ def _episode(episode: Episode, versions: list[Version], matrix: Matrix) -> dict[
         "seconds": seconds,
         "versions": [_version(version) for version in versions],
         "novelty": episode.report.get("novelty"),
-        "effect": _effect(episode, matrix),
+        "effect": _effect(episode.number, None if parent is None else origins[parent], matrix),
         "trust": episode.report.get("trust"),
         "health": episode.report.get("health", []),
     }
@@ -115,15 +118,15 @@ def _version(version: Version) -> dict[str, Any]:
     }
 
 
-def _effect(episode: Episode, matrix: Matrix) -> list[dict[str, Any]]:
-    """What it did to R: its row against the row before, domain by domain."""
-    if episode.number not in matrix.episodes:
+def _effect(number: int | None, parent: int | None, matrix: Matrix) -> list[dict[str, Any]]:
+    """What it did to R, domain by domain: its row against that of the episode whose weights it began with."""
+    rows = dict(zip(matrix.episodes, matrix.rows, strict=True))
+    if number not in rows:
         return []
-    row = matrix.episodes.index(episode.number)
-    before = matrix.rows[row - 1] if row else (None,) * len(matrix.domains)
+    before = rows[parent] if parent in rows else (None,) * len(matrix.domains)
     return [
         {"domain": name, "before": _entry(old), "after": _entry(new)}
-        for name, old, new in zip(matrix.domains, before, matrix.rows[row], strict=True)
+        for name, old, new in zip(matrix.domains, before, rows[number], strict=True)
         if new is not None
     ]
 

@@ -18,11 +18,11 @@ from prometheus_client.registry import Collector
 
 from adaptd import __version__
 from adaptd.errors import StoreError
-from adaptd.evaluation.matrix import Matrix
 from adaptd.evaluation.metrics import summarize
 from adaptd.observe.status import find_running
 from adaptd.records import DomainState, Episode, EpisodeState, Purpose, Reason, VersionState
 from adaptd.releases.matrix import MatrixKeeper
+from adaptd.releases.served import read_accuracies
 from adaptd.store import Store, Transaction
 
 STATES = ("idle", "training", "paused", "degraded")
@@ -53,7 +53,8 @@ class DaemonCollector(Collector):
         yield _gauge("adaptd_disk_free_bytes", "Room on the disk of the state folder.", shutil.disk_usage(self._state).free)
         try:
             with self._store.reading() as tx:
-                known = [*_intake(tx), *_episodes(tx), *_versions(tx, self._model), *_accuracies(self._matrices.read(tx))]
+                known = [*_intake(tx), *_episodes(tx), *_versions(tx, self._model), *_accuracies(tx)]
+                known.append(_gauge("adaptd_backward_transfer_ratio", "BWT of R.", summarize(self._matrices.read(tx)).bwt))
         except StoreError:
             # The daemon's own state still tells that something is wrong, and of what is not known there are no figures.
             return
@@ -161,17 +162,17 @@ def _versions(tx: Transaction, model: str) -> Iterator[Metric]:
     yield _gauge("adaptd_served_version_timestamp_seconds", "When the promoted version was promoted.", since)
 
 
-def _accuracies(matrix: Matrix) -> Iterator[Metric]:
-    row = list(zip(matrix.domains, matrix.last, strict=True)) if matrix.rows else []
+def _accuracies(tx: Transaction) -> Iterator[Metric]:
+    served = tx.versions.find_latest(VersionState.PROMOTED)
+    row = list(read_accuracies(tx, served).items()) if served is not None else []
     told = {
-        "value": ("adaptd_accuracy_ratio", "The newest row of R."),
-        "low": ("adaptd_accuracy_low_ratio", "The lower ends of its intervals and ranges."),
+        "value": ("adaptd_accuracy_ratio", "How good the promoted version is on each domain."),
+        "low": ("adaptd_accuracy_low_ratio", "The lower ends of the intervals and ranges."),
         "high": ("adaptd_accuracy_high_ratio", "The upper ends."),
     }
     for key, (title, text) in told.items():
         family = GaugeMetricFamily(title, text, labels=["domain", "kind"])
-        for name, entry in row[:1] + row[1:][-DOMAINS_SHOWN:]:
-            if entry is not None and getattr(entry, key) is not None:
-                family.add_metric([name, entry.kind], getattr(entry, key))
+        for name, found in row[:1] + row[1:][-DOMAINS_SHOWN:]:
+            if getattr(found, key) is not None:
+                family.add_metric([name, found.kind], getattr(found, key))
         yield family
-    yield _gauge("adaptd_backward_transfer_ratio", "BWT of R.", summarize(matrix).bwt)

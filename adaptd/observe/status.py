@@ -9,8 +9,8 @@ from adaptd.evaluation.matrix import Matrix
 from adaptd.evaluation.metrics import summarize
 from adaptd.project.lock import Holder
 from adaptd.records import EVERYTHING, Domain, Episode, EpisodeState, Version, VersionState
-from adaptd.releases.lineage import origin_of
-from adaptd.releases.matrix import best_known, read_matrix
+from adaptd.releases.matrix import read_matrix
+from adaptd.releases.served import read_accuracies
 from adaptd.store import Transaction
 from adaptd.text import to_iso
 
@@ -48,20 +48,21 @@ def build_status(
         },
         "queue": [_queued(domain) for domain in domains.values() if domain.position != 0],
         "episode": None if running is None else describe_running(tx, running),
-        "served": None if promoted is None else _served(tx, promoted, domains),
+        "served": None if promoted is None else _served(tx, promoted),
         "matrix": matrix.to_json(),
         "metrics": summarize(matrix).to_json(),
     }
 
 
-def _served(tx: Transaction, promoted: Version, domains: Mapping[int, Domain]) -> dict[str, Any]:
+def _served(tx: Transaction, promoted: Version) -> dict[str, Any]:
     """The promoted version, and how good it is on each domain."""
-    known = best_known(tx.accuracies.list_for(origin_of(promoted)), lambda accuracy: accuracy.domain_id)
     told = ("value", "kind", "n", "low", "high", "held_out")
     return {
         "version": promoted.version,
         "promoted_at": to_iso(promoted.promoted_at),
-        "accuracies": {domains[key].name: {name: getattr(found, name) for name in told} for key, found in known.items()},
+        "accuracies": {
+            domain: {name: getattr(found, name) for name in told} for domain, found in read_accuracies(tx, promoted).items()
+        },
     }
 
 
@@ -93,12 +94,22 @@ def _warnings(tx: Transaction, domains: Mapping[int, Domain], running: Episode |
     newest = tx.versions.find_latest()
     if newest is not None and newest.state is VersionState.REJECTED:
         served = tx.versions.find_latest(VersionState.PROMOTED)
-        goes_on = "nothing is served" if served is None else f"version {served.version} goes on"
-        reasons = (newest.gate and newest.gate.reasons) or ("no reason was kept",)
-        said.append(f"version {newest.version} was rejected, {goes_on}: {reasons[0]}")
-    if newest is None:
+        said.append(explain_unpromoted(newest) if served is None else _rejected(newest, f"version {served.version} goes on"))
+    if newest is None and (holder is None or holder.command == DAEMON):
         said.append("there is no source model yet: stop the daemon if it runs, then `adaptd source import DIR`")
     return said
+
+
+def explain_unpromoted(newest: Version) -> str:
+    """Why nothing is served though there is a version, and what to do."""
+    way_out = f"`adaptd promote {newest.version} --force --why REASON` publishes it as it is"
+    reasons = " ".join((newest.gate and newest.gate.reasons) or ("no reason was kept.",))
+    return f"version {newest.version} was rejected, nothing is promoted, and drops wait: {reasons} {way_out}"
+
+
+def _rejected(version: Version, goes_on: str) -> str:
+    reasons = (version.gate and version.gate.reasons) or ("no reason was kept",)
+    return f"version {version.version} was rejected, {goes_on}: {reasons[0]}"
 
 
 def _queued(domain: Domain) -> dict[str, Any]:

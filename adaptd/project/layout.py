@@ -75,6 +75,10 @@ class Layout:
         """The folder of an episode's checkpoints."""
         return self.state / "checkpoints" / str(episode_id)
 
+    def activations(self, episode_id: int) -> Path:
+        """What an episode keeps of images below what it trains, while it runs."""
+        return self.state / "activations" / str(episode_id)
+
     @property
     def checks(self) -> Path:
         """Trained check models; made anew where they are gone."""

@@ -13,6 +13,8 @@ Small losses add up. Each candidate is compared with the promoted version only, 
 is allowed. Therefore the accuracy measured on a domain is also held against the best one on the way to the promoted
 version: together they may lose twice what one may. There are no pairs for that, only two shares.
 
+The first version has nothing to be compared with; it must only be better than guessing (`first`).
+
 Where nobody labelled, only estimates can speak against a candidate. They hold it back, as the settings say, and a person decides.
 """
 
@@ -25,6 +27,7 @@ from numpy.typing import NDArray
 
 from adaptd.project.settings import GateSettings
 from adaptd.publishing.card import GateOutcome
+from adaptd.publishing.first import REMEDY, find_weaknesses
 from adaptd.publishing.significance import binomial_tail, find_change, stands_out
 from adaptd.records import SOURCE
 
@@ -146,7 +149,7 @@ def judge(
         raise ValueError("the gate needs the source's test set first")
     level = LEVEL / len({comparison.domain for comparison in comparisons})
     figures = {f"{each.domain} ({each.kind})": _figures(each) for each in comparisons}
-    against: list[str] = []
+    against = _too_weak(comparisons[0], classes)
     unsure: dict[str, str] = {}
     for place, comparison in enumerate(comparisons):
         tolerance = settings.max_source_loss if place == 0 else settings.max_domain_loss
@@ -166,6 +169,14 @@ def judge(
         return GateOutcome(passed=True, reasons=("It is the first version: nothing was promoted before.",), figures=figures)
     told = (comparison for comparison in comparisons if comparison.kind != "classes")
     return GateOutcome(passed=True, reasons=tuple(map(_in_words, told)), figures=figures)
+
+
+def _too_weak(source: Comparison, classes: Sequence[str]) -> list[str]:
+    """What speaks against a version before which nothing was promoted, and the remedy."""
+    if source.promoted is not None or source.labels is None:
+        return []
+    found = [*find_weaknesses(source.candidate, source.labels, classes)]
+    return [*found, REMEDY] if found else []
 
 
 def _objections(comparison: Comparison, settings: GateSettings, tolerance: float, level: float) -> Iterator[str]:

@@ -22,8 +22,6 @@ def read_uploads(body: bytes, content_type: bytes) -> list[bytes]:
     files = _split_form(body, content_type) if is_form(content_type) else [body]
     if not any(files):
         raise RequestRefused(400, "no image: send a file as the body, or files as the parts of a form")
-    if len(files) > MAX_FILES:
-        raise RequestRefused(413, f"{len(files)} images, at most {MAX_FILES} fit into a request")
     return files
 
 
@@ -33,8 +31,10 @@ def _split_form(body: bytes, content_type: bytes) -> list[bytes]:
     if found is None:
         raise RequestRefused(400, "the form's Content-Type is not multipart/form-data with a boundary")
     _, *parts = (b"\r\n" + body).split(b"\r\n--" + (found[1] or found[2]), MAX_FILES + 2)
+    if len(parts) > MAX_FILES + 1:
+        raise RequestRefused(413, f"more than {MAX_FILES} images, which is how many fit into a request: send several")
     if not parts or not parts[-1].startswith(b"--"):
-        raise RequestRefused(400, "the form ends before its last boundary, or has too many parts")
+        raise RequestRefused(400, "the form ends before its last boundary")
     files = []
     for part in parts[:-1]:
         _, blank, content = part.partition(b"\r\n\r\n")

@@ -162,6 +162,11 @@ class Episodes(Repository):
         """Take the episode from whoever works on it."""
         self._take_away(episode_id, EpisodeState.CANCELLED, reason)
 
+    def withdraw(self, episode_id: int, reason: str) -> None:
+        """Fail an episode that was done, for its version was withdrawn; its number is free again."""
+        values = {"state": EpisodeState.FAILED, "reason": reason, "number": None}
+        self._connection.execute(update(episodes).where(episodes.c.id == episode_id).values(values))
+
     def count_crash(self, episode_id: int) -> int:
         """Its worker died: how often in a row without getting any further."""
         step, episode = self._checkpointed_step(episode_id), self.get(episode_id)

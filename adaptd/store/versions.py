@@ -8,7 +8,7 @@ from sqlalchemy import Row, delete, func, insert, select, update
 from adaptd.errors import StoreConflict
 from adaptd.records import Accuracy, AccuracyKind, GateDecision, Int8Model, Split, Version, VersionState
 from adaptd.store.repository import Repository, fields, only
-from adaptd.store.tables import accuracies, images, versions
+from adaptd.store.tables import accuracies, events, images, versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,10 @@ class NewVersion:
 
 
 class Versions(Repository):
-    """All versions, numbered 1, 2, 3 … without gaps; a number is never used twice. The chain of promoted ones is linear."""
+    """All versions, numbered 1, 2, 3 … without gaps. The chain of promoted ones is linear.
+
+    A number is never used twice, but for that of a version that was never published and was withdrawn.
+    """
 
     def add(self, new: NewVersion) -> Version:
         """Record a candidate whose weights are safe on disk."""
@@ -86,6 +89,14 @@ class Versions(Repository):
             "forced_because": forced_because,
         }
         self._connection.execute(update(versions).where(versions.c.version == version).values(values))
+
+    def withdraw(self, version: int) -> None:
+        """Forget the newest version, which was never published, and all that is known of it; its number is free again."""
+        if self.get(version).state is not VersionState.REJECTED or version != self.next_number() - 1:
+            raise StoreConflict(f"version {version} cannot be withdrawn: it is not the newest, or was not rejected")
+        self._connection.execute(delete(accuracies).where(accuracies.c.version == version))
+        self._connection.execute(update(events).where(events.c.version == version).values(version=None))
+        self._connection.execute(delete(versions).where(versions.c.version == version))
 
     def set_int8(self, version: int, int8: Int8Model | None) -> None:
         """Record what came of its int8 model; None where none was wanted."""

@@ -20,7 +20,7 @@ def test_the_client_in_the_guide_answers_as_adaptd_does(project, adaptd, tmp_pat
             path = tmp_path / "photos" / name / f"{number}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(random.integers(low, low + 128, (24, 40, 3), dtype=np.uint8)).save(path)
-    run = adaptd("--project", project, "source", "import", tmp_path / "photos", "--epochs", 1)
+    run = adaptd("--project", project, "source", "import", tmp_path / "photos", "--epochs", 30)
     assert run.returncode == 0, run.stderr
     Image.fromarray(random.integers(0, 256, (30, 20, 4), dtype=np.uint8)).save(tmp_path / "alpha.png")
     pictures = [tmp_path / "alpha.png", *sorted((tmp_path / "photos").glob("*/1.png"))]

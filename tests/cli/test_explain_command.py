@@ -97,6 +97,19 @@ def test_a_program_reads_it_too(adaptd, told):
     assert document["quarantined"][0] == {"reason": "truncated", "count": 4, "names": [HOSTILE, "x.gif", "y.gif"]}
 
 
+def test_after_a_rollback_the_parent_is_what_was_restored(adaptd, told):
+    """The next episode began with version 1's weights again: it is compared with those, and not with the row before it."""
+    with Store(told / "state" / "adaptd.db") as store, store.writing() as tx:
+        source, night = (tx.domains.get_named(name) for name in ("source", "night"))
+        first = tx.versions.get(1)
+        restored = tx.versions.add(NewVersion(2, first.episode_id, first.classes, "w", "0" * 64, restores=1))
+        episode = tx.episodes.add(NewEpisode(night.id, "grcl", 0, {}, "0" * 64))
+        tx.episodes.commit(episode.id, tx.episodes.lease(episode.id, "worker", "boot", 1.0), REPORT)
+        after = tx.versions.add(NewVersion(restored.version, episode.id, ("a", "b"), "w", "0" * 64))
+        tx.accuracies.record(Accuracy(after.version, source.id, AccuracyKind.MEASURED, 1.0, 4, correct=4))
+    assert "  source: 75.0% measured → 100.0% measured (+25.0%)" in adaptd("--project", told, "explain", "night").stdout
+
+
 def test_the_source_has_a_story_too(adaptd, told):
     """Its first row has nothing before it."""
     assert "  source: not known → 75.0% measured" in adaptd("--project", told, "explain", "source").stdout

@@ -175,7 +175,8 @@ class TestStatus:
         assert document["metrics"]["bwt"] is None
         assert "domain fog failed: killed three times" in document["daemon"]["warnings"]
         text = adaptd("--project", project, "status").stdout
-        assert "source measured 80.0%, night estimated 70.0% on images it learned from" in text
+        assert "source measured 80.0% on 10 images\n" in text
+        assert "night estimated 70.0% on 10 images it learned from\n" in text
         assert "episode  2 on rain: " in text
         assert "21/50" in text
         assert "episode 2 on rain was interrupted" in " ".join(text.split())
@@ -386,7 +387,11 @@ def test_doctor_finds_what_is_wrong(adaptd, project):
         "serving port",
     } <= set(levels)
     (project / "inbox").rmdir()
-    run = adaptd("--project", project, "doctor", env={"ADAPTD_SERVING__HOST": "x" * 300, "COLUMNS": "1000"})
+    wrong = {"ADAPTD_SERVING__HOST": "x" * 300, "ADAPTD_MODEL__BACKBONE": "lennet5", "COLUMNS": "1000"}
+    run = adaptd("--project", project, "doctor", env=wrong)
     assert run.returncode == 1
     assert "mkdir -p" in run.stdout
     assert "set serving.host" in run.stdout
+    assert "there is no backbone named 'lennet5': did you mean lenet5" in run.stdout
+    checked = adaptd("--project", project, "config", "check", env=wrong)
+    assert (checked.returncode, "did you mean lenet5" in checked.stderr) == (5, True)

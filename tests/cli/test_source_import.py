@@ -44,12 +44,12 @@ def test_a_given_model_is_taken_as_it_is(adaptd, project, pictures, tmp_path):
 
 
 def test_a_source_starts_from_the_weights_of_a_package(adaptd, pictures, tmp_path):
-    """From `init` to a trained source without a network; and the encoder is ImageNet's: one small step away from it."""
+    """From `init` to a source without a network; and the encoder is ImageNet's: one small step away from it, and so at chance."""
     shop = tmp_path / "photographs"
     assert adaptd("init", shop, "--backbone", "efficientnet_lite0").returncode == 0
     small = {"ADAPTD_MODEL__IMAGE_SIZE": "32", "ADAPTD_SOURCE__LEARNING_RATE": "1e-6", "ADAPTD_TRAINING__THREADS": "1"}
     environment = small | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    run = adaptd("--project", shop, "source", "import", pictures, "--epochs", "1", "--json", env=environment)
+    run = adaptd("--project", shop, "source", "import", pictures, "--epochs", "1", "--force", "--json", env=environment)
     assert run.returncode == 0, run.stderr
     (trained,) = (shop / "state" / "weights").glob("*.safetensors")
     with (

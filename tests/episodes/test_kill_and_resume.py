@@ -73,6 +73,11 @@ def at_sealing(shop) -> Callable[[], bool]:
     return appears(shop, "cache/[0-9]*")
 
 
+def at_activations(shop) -> Callable[[], bool]:
+    """Another view of some images is being written."""
+    return appears(shop, "activations/*/.*")
+
+
 def at_training(shop) -> Callable[[], bool]:
     """A step more is done."""
     return grows(shop, "SELECT coalesce(max(step), 0) FROM checkpoints")
@@ -114,10 +119,10 @@ PHASES = (
 )
 
 
-def kill_at(shop, phase, chance: random.Random, words: tuple) -> bool:
+def kill_at(shop, phase, chance: random.Random, words: tuple, **options) -> bool:
     """Run a command, kill it soon after a phase begins; whether it was still running."""
     is_there = phase(shop)
-    process = shop.start(*words)
+    process = shop.start(*words, **options)
     while process.is_running() and not is_there():
         time.sleep(0.0005)
     time.sleep(chance.choice([0, 0, chance.uniform(0, 0.05)]))
@@ -149,6 +154,22 @@ def test_killed_anywhere_it_ends_the_same(adapted_shop, new_shop, source, night)
     assert adapted_shop.leftovers() == []
     assert snapshot(shop) == snapshot(adapted_shop)
     every_file_is_in_one_place(shop, night)
+
+
+def test_killed_with_activations_it_ends_the_same(shop, night, tmp_path):
+    """Killed while activations are written and while it learns from them, an episode on the last stage is bit-identical."""
+    words, env, chance = ("adapt", night), {"ADAPTD_TRAINING__DEPTH": "last-stage"}, random.Random(SEED)
+    reference = shop.copy(tmp_path / "reference")
+    reference.does(*words, env=env)
+    for phase in (at_activations, at_activations, at_training, at_training):
+        assert kill_at(shop, phase, chance, words, env=env)
+    assert list(shop.state.glob("activations/*/*.f16"))
+    shop.does(*words, env=env)
+    assert snapshot(shop) == snapshot(reference)
+    assert not list(shop.state.glob("activations/*"))
+    assert shop.leftovers() == []
+    told = json.loads(shop.rows("SELECT report FROM episodes ORDER BY id DESC LIMIT 1")[0][0])["depth"]
+    assert (told["trained"], told["views"]) == ("last-stage", 4)
 
 
 def every_file_is_in_one_place(shop, folder: Path) -> None:

@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 
 import numpy as np
 import torch
+from torch import nn
 
 from adaptd.evaluation.checkfiles import CheckFiles
-from adaptd.evaluation.checknet import ask_check, train_check
+from adaptd.evaluation.checknet import RATE, OneCycle, ask_check, train_check
 from adaptd.evaluation.checks import Checks
 from adaptd.library.imageset import ImageSet
 from adaptd.records import Domain, DomainState
@@ -66,6 +67,21 @@ def test_the_same_source_gives_the_same_answers():
         torch.rand(3)
         answers.append(ask_check(train_check(source, 2, 0), night, night, 4))
     assert np.array_equal(*answers)
+
+
+def test_a_cycle_of_adamw_is_torchs():
+    """Bit for bit the optimizer and the schedule it stands for."""
+    steps, random = 20, torch.Generator().manual_seed(1)
+    ours, theirs = nn.Parameter(torch.ones(3, 2)), nn.Parameter(torch.ones(3, 2))
+    cycle = OneCycle([ours], RATE, steps)
+    optimizer = torch.optim.AdamW([theirs], lr=RATE, weight_decay=1e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
+    for _ in range(steps):
+        theirs.grad = torch.randn(3, 2, generator=random)
+        cycle.step([theirs.grad.clone()])
+        optimizer.step()
+        schedule.step()
+        assert torch.equal(ours, theirs)
 
 
 def test_check_models_that_guess_teach_nobody():

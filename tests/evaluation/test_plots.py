@@ -1,11 +1,13 @@
 """Pictures are made for any R, and estimates look different from measurements."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from adaptd.evaluation.matrix import Entry, Matrix
-from adaptd.evaluation.plots import plot_comparison, plot_matrix
+from adaptd.evaluation.plots import plot_comparison, plot_flips, plot_matrix
 from adaptd.records import AccuracyKind
 
 
@@ -50,3 +52,25 @@ def test_methods_are_compared(tmp_path):
     plot_comparison(runs, tmp_path / "methods.png", "digits")
     with Image.open(tmp_path / "methods.png") as image:
         assert image.width > 600
+
+
+@dataclass
+class Seen:
+    """An image that two versions see differently."""
+
+    pixels: np.ndarray
+    domain: str = "night"
+    before: str = "cat"
+    after: str = "dog"
+    label: str | None = None
+
+
+@pytest.mark.parametrize("count", [1, 8, 11])
+def test_every_image_that_got_another_class_is_drawn(count, tmp_path):
+    """Red images leave red in the picture, more of them more of it."""
+    red = np.zeros((3, 8, 8), np.uint8)
+    red[0] = 255
+    plot_flips([Seen(red)] * count, tmp_path / "flips.png")
+    with Image.open(tmp_path / "flips.png") as image:
+        pixels = np.asarray(image.convert("RGB")).astype(int)
+    assert ((pixels - (255, 0, 0) == 0).all(axis=2)).sum() > count * 5000

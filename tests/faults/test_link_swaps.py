@@ -69,11 +69,10 @@ QUARANTINE = """
 def test_a_sub_folder_while_junk_is_quarantined(ground, attack):
     """The drop was claimed, and its folders are still the stranger's: only what is in the drop goes to quarantine."""
     precious = trap(ground, ground.inbox / "cam", files=MANY)
-    swapping = attack(ground.inbox / "cam", "sub", "link")
     (ground.state / "domains" / "1").mkdir(parents=True)
+    store_with_drop(ground, [f"sub/{number}.jpg" for number in range(MANY)])
+    swapping = attack(ground.inbox / "cam", "sub", "link")
     (ground.inbox / "cam").rename(ground.state / "domains" / "1" / "1")
-    names = [f"sub/{number}.jpg" for number in range(MANY)]
-    store_with_drop(ground, names)
     ground.act(QUARANTINE, ground.state, SWAPS / 10_000)
     assert content(ground.home) == precious
     assert swapping.stop() >= SWAPS
@@ -124,7 +123,7 @@ REMOVE = """
     from adaptd.intake.moving import remove_copied
     drop, state, rounds = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
     manifest = state / ".claimed-1.json"
-    document = {"files": json.loads(sys.argv[4]), "folders": [".", "sub"], "left": []}
+    document = {"files": json.loads((state / "files.json").read_text()), "folders": [".", "sub"], "left": []}
     for number in range(rounds):
         manifest.write_text(json.dumps(document))
         remove_copied(drop, state / "1")
@@ -137,17 +136,17 @@ def test_files_that_were_copied_to_another_filesystem(ground, attack):
         pytest.skip("needs /dev/shm on a filesystem of its own")
     state = Path(tempfile.mkdtemp(prefix="adaptd-faults-", dir="/dev/shm"))
     try:
-        precious = trap(ground, ground.inbox / "cam")
-        files = []
-        for number in range(FILES):
+        precious, files = trap(ground, ground.inbox / "cam", files=MANY // 5), []
+        for number in range(MANY // 5):
             for folder in (ground.inbox / "cam" / "sub", ground.home):
                 (folder / f"{number}.jpg").write_bytes(b"precious")
                 os.utime(folder / f"{number}.jpg", ns=(10**18, 10**18))
             digest = sha256(b"precious").hexdigest()
             files.append({"path": f"sub/{number}.jpg", "size": 8, "mtime_ns": 10**18, "inode": 0, "sha256": digest})
+        (state / "files.json").write_text(json.dumps(files))
         ground.give(OWNER, state, 0o700)
         swapping = attack(ground.inbox / "cam", "sub", "link")
-        ground.act(REMOVE, ground.inbox / "cam", state, max(20, SWAPS // 100), json.dumps(files))
+        ground.act(REMOVE, ground.inbox / "cam", state, max(20, SWAPS // 100))
         assert swapping.stop() >= SWAPS
         assert content(ground.home) == precious
     finally:

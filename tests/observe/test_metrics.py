@@ -6,7 +6,9 @@ import pytest
 from prometheus_client import generate_latest
 
 from adaptd.observe.metrics import DaemonCollector, make_registry
-from adaptd.store import Store
+from adaptd.observe.status import build_status
+from adaptd.records import VersionState
+from adaptd.store import NewVersion, Store
 from adaptd.store.migrate import upgrade
 
 from .pages import make_project
@@ -48,6 +50,24 @@ def test_one_domain_has_no_backward_transfer(tmp_path):
     assert samples['adaptd_accuracy_ratio{domain="night",kind="estimated"}'] == pytest.approx(0.75)
     assert "adaptd_backward_transfer_ratio" not in samples
     assert samples['adaptd_model_info{model="shop",version="2"}'] == 1
+
+
+def test_figures_are_those_of_what_is_served(tmp_path):
+    """After a rollback R's last row is another model's: metrics and status tell the promoted version's accuracies."""
+    root = make_project(tmp_path)
+    with Store(root / "state" / "adaptd.db") as store:
+        with store.writing() as tx:
+            first = tx.versions.get(1)
+            back = tx.versions.add(NewVersion(2, first.episode_id, first.classes, "w", "0" * 64, restores=1)).version
+            tx.versions.set_state(2, VersionState.RETIRED)
+            tx.versions.set_state(back, VersionState.PROMOTED)
+            known = {accuracy.domain_id: accuracy.value for accuracy in tx.accuracies.list_for(1)}
+            told = build_status(tx, None, root, "shop")["served"]["accuracies"]
+            source = tx.domains.get_named("source")
+        samples = scrape(store, root)
+    assert told["source"]["value"] == known[source.id]
+    assert samples['adaptd_accuracy_ratio{domain="source",kind="measured"}'] == pytest.approx(known[source.id])
+    assert len([name for name in samples if name.startswith("adaptd_accuracy_ratio")]) == len(known) == len(told)
 
 
 def test_no_total_falls(tmp_path):

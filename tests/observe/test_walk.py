@@ -4,7 +4,9 @@ With ADAPTD_SCREENSHOTS=docs/images the project is one of real digits, and the d
 """
 
 import json
+import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,16 @@ def busy(shop: Shop) -> str:
     return shop.address
 
 
+@pytest.fixture(scope="module")
+def still(shop: Shop) -> Iterator[str]:
+    """The same address; the training stands still meanwhile, which leaves the processors to others."""
+    worker = int(re.findall(r'"message": "episode begins".*"pid": (\d+)', (shop.root.parent / "second.log").read_text())[-1])
+    if not SCREENSHOTS:
+        os.kill(worker, signal.SIGSTOP)
+    yield shop.address
+    os.kill(worker, signal.SIGCONT)
+
+
 def requests(browser: Any) -> set[str]:
     """Where the browser asked since the last time."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
@@ -96,12 +108,12 @@ def test_a_part_that_changes_is_put_in_place(browser, busy, shop):
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 @pytest.mark.parametrize("page", PAGES)
-def test_every_page_is_sound(browser, busy, page, width, scheme):
+def test_every_page_is_sound(browser, still, page, width, scheme):
     """No error in the console, no request to elsewhere, nothing wider than the screen, no serious finding of axe-core."""
     look(browser, width, scheme)
     browser.get_log("browser")
     requests(browser)
-    browser.get(busy + PAGES[page])
+    browser.get(still + PAGES[page])
     browser.execute_script("document.querySelectorAll('img').forEach((image) => { image.loading = 'eager'; })")
     wait_for("the pictures", lambda: browser.execute_script(COMPLETE))
     assert browser.execute_script("return [...document.images].every((image) => image.naturalWidth > 0)")
@@ -109,7 +121,7 @@ def test_every_page_is_sound(browser, busy, page, width, scheme):
     assert [entry for entry in browser.get_log("browser") if entry["level"] in {"SEVERE", "WARNING"}] == []
     asked = requests(browser)
     assert asked
-    assert {url for url in asked if not url.startswith(busy)} == set()
+    assert {url for url in asked if not url.startswith(still)} == set()
     if page == "domain":
         assert sum(".png" in url for url in asked) >= 20
     if AXE.exists():
@@ -117,21 +129,21 @@ def test_every_page_is_sound(browser, busy, page, width, scheme):
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm install --prefix .ci axe-core")
-def test_axe_would_have_found_something(browser, busy):
+def test_axe_would_have_found_something(browser, still):
     """The check above can fail: text of too little contrast is reported."""
     look(browser, 1280, "light")
-    browser.get(f"{busy}/events")
+    browser.get(f"{still}/events")
     browser.execute_script("document.querySelector('h1').setAttribute('style', 'color: #ccc')")
     browser.execute_script("document.querySelector('h1').style.color = '#ccc'")
     assert any("color-contrast" in item for item in serious(browser))
 
 
-def test_the_keyboard_is_enough(browser, busy):
+def test_the_keyboard_is_enough(browser, still):
     """Tab reaches the skip link first, then the pages in order; what has the focus shows it."""
     from selenium.webdriver.common.keys import Keys
 
     look(browser, 1280, "light")
-    browser.get(busy)
+    browser.get(still)
     reached = []
     for _ in range(7):
         browser.switch_to.active_element.send_keys(Keys.TAB)
@@ -141,11 +153,11 @@ def test_the_keyboard_is_enough(browser, busy):
     assert reached == ["Skip to the content", "shop", "Overview", "Matrix", "Domains", "Versions", "Events"]
 
 
-def test_pages_work_without_scripts(browser, busy):
+def test_pages_work_without_scripts(browser, still):
     """Everything is told by the server; scripts only keep it fresh."""
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
-        browser.get(busy)
+        browser.get(still)
         assert "step" in browser.find_element("id", "live-step").text
         assert browser.find_element("css selector", ".live-chart .legend").text != ""
     finally:
@@ -153,13 +165,13 @@ def test_pages_work_without_scripts(browser, busy):
 
 
 @pytest.mark.skipif(not SCREENSHOTS, reason="screenshots are made when ADAPTD_SCREENSHOTS names a folder")
-def test_screenshots(browser, busy):
+def test_screenshots(browser, still):
     """The documentation's pictures."""
     folder = Path(SCREENSHOTS)
     folder.mkdir(parents=True, exist_ok=True)
     for page, width, scheme in SHOTS:
         look(browser, width, scheme)
-        browser.get(busy + PAGES[page])
+        browser.get(still + PAGES[page])
         browser.execute_script("document.querySelectorAll('img').forEach((image) => { image.loading = 'eager'; })")
         wait_for("the pictures", lambda: browser.execute_script(COMPLETE))
         if page == "overview":
@@ -170,16 +182,16 @@ def test_screenshots(browser, busy):
         browser.save_screenshot(str(folder / f"{page}-{width}-{scheme}.png"))
 
 
-def test_a_person_rolls_back_on_the_page(browser, busy, shop):
+def test_a_person_rolls_back_on_the_page(browser, still, shop):
     """The form asks for the token; with it the version before is served again, as the next number."""
     served = shop.status()["served"]["version"]
     look(browser, 1280, "light")
-    browser.get(f"{busy}/versions/{served}")
+    browser.get(f"{still}/versions/{served}")
     browser.find_element("id", "token").send_keys("wrong")
     browser.find_element("css selector", "form button").click()
     wait_for("the refusal", lambda: "that is not the token" in read(browser, "main"))
     assert shop.status()["served"]["version"] == served
-    browser.get(f"{busy}/versions/{served}")
+    browser.get(f"{still}/versions/{served}")
     browser.find_element("id", "token").send_keys(TOKEN)
     browser.find_element("css selector", "form button").click()
     wait_for("the answer", lambda: "is promoted: the weights of version" in read(browser, "main"))

@@ -66,3 +66,4 @@ def test_a_port_in_use(shop, start, drop, pictures):
         daemon = start(shop, env=MANUAL | {"ADAPTD_METRICS__PORT": port})
         daemon.until(camera="queued")
         assert any(f"127.0.0.1:{port} cannot be used" in w for w in shop.status()["daemon"]["warnings"])
+        assert shop.status()["daemon"]["address"] is None, "those pages would be another project's"

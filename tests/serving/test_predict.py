@@ -114,7 +114,7 @@ class TestOffline:
         assert run.returncode == 1
         bad, good, missing, folder = json.loads(run.stdout)["predictions"]
         assert bad["error"]
-        assert "it vanished" in missing["error"]
+        assert "there is no such file" in missing["error"]
         assert "not-a-file" in folder["error"]
         assert good == {"image": str(project / "a.png"), **right(1, picture(1))}
 
@@ -124,6 +124,8 @@ class TestOffline:
         assert run.returncode == 1
         assert "version 2 of shop" in run.stdout
         assert right(2, picture(1))["label"] in run.stdout
+        assert "bad.png" not in run.stdout
+        assert run.stderr.startswith("bad.png: ")
 
     def test_a_damaged_newest_version(self, adaptd, project):
         """The one before answers, and the damage is told."""

@@ -84,7 +84,7 @@ class Adda(Method[Options]):
     def teach_discriminator(self, source_images: Tensor, target_features: Tensor) -> float:
         """Give D its gradient; its loss."""
         with torch.no_grad():
-            source = self.fixed_encoder((source_images - self.model.mean) / self.model.std)
+            source = self.fixed_encoder(self.model.normalise(source_images))
         loss = discriminator_loss(self.discriminator(source), self.discriminator(target_features.detach()))
         self.adversary.backward(loss)
         return loss.item()

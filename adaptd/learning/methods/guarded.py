@@ -130,7 +130,8 @@ class Guarded(Method[GuardedOptions]):
     def _strengthen(self, batch: Batch) -> list[Tensor]:
         """The images of each part as they are learned from: warped, and all but the source's mixed with target images."""
         random, options = batch.generator("warp"), self.options
-        warped = [warp(part.images, draw_warp(len(part.images), random), options.warp) for part in batch.parts]
+        strength = 0.0 if batch.made else options.warp
+        warped = [warp(part.images, draw_warp(len(part.images), random), strength) for part in batch.parts]
         return [warped[0], *(mixup(images, warped[-1], options.mixup, random) for images in warped[1:])]
 
     def _judge(self, target: Survey, epoch: int) -> tuple[Labelling, Tensor]:

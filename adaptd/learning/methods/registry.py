@@ -41,6 +41,7 @@ class Entry:
         rule: its update rule, where [training] names none.
         rates: peak learning rates by rule, where [training] names none.
         adapts: whether it is a choice for [method] name; supervised training is not.
+        trains: whether it takes steps at all.
     """
 
     implementation: str
@@ -48,6 +49,7 @@ class Entry:
     rule: RuleName = "sgd"
     rates: Mapping[RuleName, float] = field(default_factory=lambda: RATES)
     adapts: bool = True
+    trains: bool = True
 
 
 _HERE = __package__
@@ -57,7 +59,7 @@ METHODS: dict[str, Entry] = {
     "contrastive+sdc": Entry(f"{_HERE}.grcl:ContrastiveSdc", ContrastiveSdcOptions),
     "contrastive+source": Entry(f"{_HERE}.multitask:ContrastiveSource", ContrastiveSourceOptions),
     "contrastive+source+memory": Entry(f"{_HERE}.multitask:ContrastiveSourceMemory", ContrastiveSourceMemoryOptions),
-    "source-only": Entry(f"{_HERE}.source_only:SourceOnly"),
+    "source-only": Entry(f"{_HERE}.source_only:SourceOnly", trains=False),
     "guarded": Entry(f"{_HERE}.guarded:Guarded", GuardedOptions, "rmsprop"),
     "self-training": Entry(f"{_HERE}.guarded:SelfTraining", SelfTrainingOptions, "rmsprop"),
     "dann": Entry(f"{_HERE}.dann:Dann", DannOptions, "adamw"),

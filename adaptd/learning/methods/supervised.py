@@ -3,6 +3,7 @@
 from math import sqrt
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from adaptd.errors import NothingToLearn
@@ -15,7 +16,10 @@ from adaptd.learning.parameters import GROUPS
 from adaptd.learning.ranks import share_of
 from adaptd.learning.seeding import seed_for
 from adaptd.learning.stepper import Stepper
-from adaptd.learning.survey import Surveys
+from adaptd.learning.survey import Surveys, training_mode
+
+PROBE = 0.2
+"""Share of the steps for the classifier alone: a random one would first of all spoil the features."""
 
 
 class Supervised(Method[NoOptions]):
@@ -43,10 +47,18 @@ class Supervised(Method[NoOptions]):
         assert labels is not None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_for(batch.seed, "dropout", batch.step))
-            loss = functional.cross_entropy(self.model(batch.images), labels) * share_of(len(labels))
+            loss = functional.cross_entropy(self._answer(batch), labels) * share_of(len(labels))
         self.stepper.backward(loss)
         self.stepper.reduce()
         return Update({SOURCE: loss.item()}, {SOURCE: sqrt(self.stepper.gram().item())})
+
+    def _answer(self, batch: Batch) -> Tensor:
+        """Logits. Where trained features are kept below a cut, the classifier is trained first, and alone."""
+        if not batch.made or batch.step >= PROBE * batch.steps:
+            return self.model.classify(self.model.encode(batch.images))
+        with torch.no_grad(), training_mode(self.model.encoder, on=False):
+            features = self.model.encode(batch.images)
+        return self.model.classify(features)
 
     def remember(self, surveys: Surveys) -> MemorySelection | None:  # noqa: ARG002  # the hook's
         """The source is kept whole; it needs no memory."""

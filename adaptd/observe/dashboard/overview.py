@@ -1,12 +1,13 @@
 """The overview: what is served, is it good, what is running, what needs attention."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from adaptd.observe.dashboard.site import Site
 from adaptd.observe.status import build_status
-from adaptd.records import Accuracy, AccuracyKind, DomainState, Version, VersionState
-from adaptd.releases.matrix import best_known
+from adaptd.records import AccuracyKind, DomainState, Version, VersionState
+from adaptd.releases.served import read_accuracies
 from adaptd.store import Transaction
 
 EVENTS, FINISHED, WAITING, ROWS = 8, 6, 20, 12
@@ -69,22 +70,14 @@ def view_served(tx: Transaction) -> dict[str, Any] | None:
 
 def compare(tx: Transaction, version: Version) -> list[dict[str, Any]]:
     """A version's accuracies by domain in R's order, with the change against its parent where both are known alike."""
-    domains = {domain.id: domain for domain in tx.domains.list_all()}
-    before = {} if version.parent is None else _best(tx, tx.versions.get(version.parent))
+    before = {} if version.parent is None else read_accuracies(tx, tx.versions.get(version.parent))
     rows = []
-    for domain_id, now in sorted(_best(tx, version).items(), key=lambda item: domains[item[0]].position or 0):
-        old = before.get(domain_id)
+    for name, now in read_accuracies(tx, version).items():
+        old = before.get(name)
         change = now.value - old.value if old is not None and old.kind is now.kind else None
-        rows.append({"domain": domains[domain_id].name, "value": now.value, "kind": str(now.kind), "n": now.n})
+        rows.append({"domain": name, "value": now.value, "kind": str(now.kind), "n": now.n})
         rows[-1] |= {"low": now.low, "high": now.high, "held_out": now.held_out, "before": old and old.value, "change": change}
     return rows
-
-
-def _best(tx: Transaction, version: Version) -> dict[int, Accuracy]:
-    """By domain; a version that brings weights back is as good as the original."""
-    numbers = [number for number in (version.restores, version.version) if number is not None]
-    accuracies = [accuracy for number in numbers for accuracy in tx.accuracies.list_for(number)]
-    return best_known(accuracies, lambda accuracy: accuracy.domain_id)
 
 
 def _attention(tx: Transaction, status: dict[str, Any]) -> list[Attention]:
@@ -94,16 +87,27 @@ def _attention(tx: Transaction, status: dict[str, Any]) -> list[Attention]:
     if newest is not None and newest.state is VersionState.REJECTED:
         reasons = (newest.gate and newest.gate.reasons) or ("no reason was kept",)
         found.append(Attention(f"The gate rejected version {newest.version}: {reasons[0]}", version=newest.version))
-    for name, loss in status["metrics"]["forgetting"].items():
-        if loss is not None and loss > FORGOTTEN:
-            text = f"{name} was once {100 * loss:.1f} points better than after the newest episode."
-            found.append(Attention(text, domain=name))
+    for name, loss in _lost(status):
+        if loss > FORGOTTEN:
+            found.append(
+                Attention(f"On {name} an earlier version was {100 * loss:.1f} points better than what is served.", domain=name)
+            )
     for item in status["queue"]:
         files = item["images"] + item["quarantined"]
         if item["quarantined"] > QUARANTINED * files:
             text = f"{item['quarantined']} of {files} files of {item['domain']} are in quarantine."
             found.append(Attention(text, domain=item["domain"]))
     return found
+
+
+def _lost(status: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """How far the promoted version is below the best of R, by domain; what is measured is compared with what was."""
+    matrix, served = status["matrix"], (status["served"] or {}).get("accuracies", {})
+    for column, name in enumerate(matrix["domains"]):
+        if name in served:
+            rows = zip(matrix["R"], matrix["kind"], strict=True)
+            known = [values[column] for values, kinds in rows if kinds[column] == served[name]["kind"]]
+            yield name, max(known, default=served[name]["value"]) - served[name]["value"]
 
 
 def view_events(tx: Transaction, count: int, before: int | None = None) -> list[dict[str, Any]]:
