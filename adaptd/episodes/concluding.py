@@ -173,8 +173,8 @@ class Conclusion:
         if staged.sha256 is not None and outcome.memory is not None:
             memory = write_memory(self._layout, self.materials, outcome.memory, self._settings)
         report = outcome.report | {MEMORY_IMAGES: len(memory or ())}
-        if self._materials.taught:
-            report[TAUGHT] = sorted(self._materials.taught)
+        if self.materials.taught:
+            report[TAUGHT] = sorted(self.materials.taught)
         with self._store.writing(PATIENCE_SECONDS) as tx:
             self._commit_version(tx, candidate, staged, earlier)
             self._commit_domain(tx, candidate, staged, memory, find_known(report))
