@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-import torch
-
 from adaptd.episodes.concluding import Conclusion, Finished
 from adaptd.episodes.leases import LEASE_SECONDS, PATIENCE_SECONDS, holding_lease
 from adaptd.episodes.materials import read_materials
@@ -30,6 +28,7 @@ from adaptd.errors import (
 from adaptd.learning.backbones import Classifier, build_classifier
 from adaptd.learning.checkpoint import read_checkpoint, write_checkpoint
 from adaptd.learning.depth import make_ready
+from adaptd.learning.devices import use_threads
 from adaptd.learning.loop import Training
 from adaptd.learning.origins import ORIGINS
 from adaptd.learning.plan import Plan
@@ -101,7 +100,7 @@ class EpisodeRunner:
         model = self._start_model(materials.parent)
         is_source = self._episode.method == SUPERVISED
         plan = Plan.for_source(self._settings) if is_source else Plan.for_adaptation(self._settings, self._episode.method)
-        torch.set_num_threads(plan.threads)
+        use_threads(plan.threads)
         model.to(plan.device)
         if not is_source:
             self._audience.phase("comparing", 0, 0)
@@ -109,7 +108,7 @@ class EpisodeRunner:
         folder = self._layout.activations(self._episode.id)
         telling = Telling(self._store, self._episode.id, lease, self._audience)
         enter = partial(self._enter, telling)
-        telling.enter("preparing")
+        telling.prepare()
         ready = make_ready(model, materials.open_data(), plan, folder, partial(self._prepare, telling))
         training = self._training = Training(ready.model, ready.data, ready.plan)
         self._resume(training, materials.domain.name)
