@@ -27,7 +27,8 @@ from adaptd.errors import (
 )
 from adaptd.learning.backbones import Classifier, build_classifier
 from adaptd.learning.checkpoint import read_checkpoint, write_checkpoint
-from adaptd.learning.depth import limit_threads, make_ready
+from adaptd.learning.depth import make_ready
+from adaptd.learning.devices import use_threads
 from adaptd.learning.loop import Training
 from adaptd.learning.origins import ORIGINS
 from adaptd.learning.plan import Plan
@@ -99,7 +100,7 @@ class EpisodeRunner:
         model = self._start_model(materials.parent)
         is_source = self._episode.method == SUPERVISED
         plan = Plan.for_source(self._settings) if is_source else Plan.for_adaptation(self._settings, self._episode.method)
-        limit_threads(plan)
+        use_threads(plan.threads)
         model.to(plan.device)
         if not is_source:
             self._audience.phase("comparing", 0, 0)
@@ -107,7 +108,7 @@ class EpisodeRunner:
         folder = self._layout.activations(self._episode.id)
         telling = Telling(self._store, self._episode.id, lease, self._audience)
         enter = partial(self._enter, telling)
-        telling.enter("preparing")
+        telling.prepare()
         ready = make_ready(model, materials.open_data(), plan, folder, partial(self._prepare, telling))
         training = self._training = Training(ready.model, ready.data, ready.plan)
         self._resume(training, materials.domain.name)

@@ -56,6 +56,11 @@ class Telling:
         self._has_promised = False
         self._entered_at, self._below = self._recorded_at, 0.0
 
+    def prepare(self) -> None:
+        """What takes no time is made ready; where it takes time, `reach` tells how far it is."""
+        self._entered_at = time.monotonic()
+        self._record(Progress("preparing", 0, 1))
+
     def enter(self, phase: str, *, images: int = 0, step: int = 1, steps: int = 1) -> None:
         """Something else begins, and so many images will be looked at."""
         self._expect(images)
