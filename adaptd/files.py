@@ -129,7 +129,13 @@ def replace_file(path: Path, content: bytes, draft: Path | None = None, mode: in
     """
     draft = draft or path.with_name(f".{path.name}")
     make_folder(path.parent)
-    write_file(draft, content, mode)
+    try:
+        write_file(draft, content, mode)
+    except OSError as problem:
+        problem.filename = problem.filename or str(path)  # a write that finds no room does not say where
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
     draft.replace(path)
     sync(path.parent)
 

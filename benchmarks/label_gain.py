@@ -62,7 +62,7 @@ def main() -> None:
             file = versions[0].with_name("cell.json")
             if choice != "none":
                 file = out / f"{choice}-{chosen.labels}-{chosen.method}-{seed}.json"
-            if not file.exists():
+            if choice != "none" and not file.exists():
                 teach = make_teacher(choice, chosen.labels, seed, load_classifier(versions[0]))
                 cell = run_cell(ground.recipe, settings, chosen.method, versions[0], show, teach=teach)
                 replace_file(file, json.dumps(cell).encode())

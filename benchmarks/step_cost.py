@@ -44,7 +44,7 @@ def episode(method: str, backbone: str, size: int, threads: int, memories: int =
         return ImageSet(np.arange(first, first + count), pixels, rng.integers(0, 10, count))
 
     model = ModelSettings(backbone=backbone, image_size=size, classes=tuple("0123456789"))
-    training = TrainingSettings(epochs=1000, batch_size=BATCH, learning_rate=1e-4, threads=threads)
+    training = TrainingSettings(epochs=1000, batch_size=BATCH, learning_rate=1e-4, threads=threads, depth="all")
     remembered = tuple(images(256, 1000 * number) for number in range(1, memories + 1))
     data = EpisodeData(images(256, 0), remembered, images(512, 1000 * (memories + 1)))
     return Training(build_classifier(model), data, Plan.for_adaptation(Settings(model=model, training=training), method))

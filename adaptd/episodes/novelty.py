@@ -1,6 +1,7 @@
 """Asking, before the first episode on a domain, whether it is new: the model looks at its images and at those of known ones."""
 
-from collections.abc import Callable, Iterator, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from shlex import quote
 from typing import Any
 
@@ -25,12 +26,14 @@ from adaptd.learning.backbones import Classifier
 from adaptd.library.imageset import ImageSet
 from adaptd.project.layers import Project
 from adaptd.project.settings import ENOUGH_TO_TELL
-from adaptd.records import SUPERVISED, Domain, DomainState, EpisodeState, EventKind, Lease, Progress
+from adaptd.records import SUPERVISED, Domain, DomainState, EpisodeState, EventKind, Image, Lease, Progress
 from adaptd.releases.images import ImageSets, join_sets
 from adaptd.store import Store, Transaction
 
 NOVELTY = "novelty"
 """Under this name an episode's report tells what was found."""
+CONTENT = "content"
+"""Under this name in it, of which images."""
 
 
 class Assessment:
@@ -58,24 +61,25 @@ class Assessment:
         with self._store.writing(PATIENCE_SECONDS) as tx:
             tx.episodes.progress(self._episode.id, self._lease, Progress("comparing", 0, 1))
             came = len(tx.domains.list_all()) - 1
+            content = digest_images(tx.images.list_for(self._domain.id))
         found = assess_novelty(self._materials, model, came, self._settings.evaluation.batch_size, self._check_stop)
-        report = {NOVELTY: found.to_json()}
+        report = {NOVELTY: found.to_json() | {CONTENT: content}}
         with self._store.writing(PATIENCE_SECONDS) as tx:
             tx.episodes.report(self._episode.id, self._lease, report)
             about = {"domain_id": self._domain.id, "episode_id": self._episode.id}
             tx.events.add(EventKind.DROP_COMPARED, found.message, **about)
-            is_skipped = self._must_skip(tx, found)
+            is_skipped = self._must_skip(tx, found, content)
             if is_skipped:
                 self._skip(tx, found)
         if is_skipped:
             raise DomainKnown(found.message)
         return report
 
-    def _must_skip(self, tx: Transaction, found: Novelty) -> bool:
+    def _must_skip(self, tx: Transaction, found: Novelty, content: str) -> bool:
         """Only drops are: who runs `adaptd adapt` wants an episode. And who tries the same images again, too."""
         if found.verdict is not Verdict.KNOWN or self._settings.intake.known_drops != "skip":
             return False
-        return bool(tx.drops.list_all(self._domain.id)) and not was_skipped(tx, self._domain, found.images)
+        return bool(tx.drops.list_all(self._domain.id)) and not was_skipped(tx, self._domain, content)
 
     def _skip(self, tx: Transaction, found: Novelty) -> None:
         name = quote(self._domain.name)
@@ -124,12 +128,17 @@ def find_known(report: Mapping[str, Any]) -> str | None:
     return found["message"] if found.get("verdict") == Verdict.KNOWN else None
 
 
-def was_skipped(tx: Transaction, domain: Domain, images: int) -> bool:
+def digest_images(images: Iterable[Image]) -> str:
+    """Of what is in them, whatever their ids and names are."""
+    return hashlib.sha256("\n".join(sorted(image.sha256 for image in images)).encode()).hexdigest()
+
+
+def was_skipped(tx: Transaction, domain: Domain, content: str) -> bool:
     """Whether the same images were skipped before: who brings them again means it."""
     return any(
         episode.domain_id == domain.id
         and episode.report.get(NOVELTY, {}).get("verdict") == Verdict.KNOWN
-        and episode.report[NOVELTY]["images"] == images
+        and episode.report[NOVELTY].get(CONTENT) == content
         for episode in tx.episodes.list_all(EpisodeState.CANCELLED)
     )
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from adaptd.evaluation.agreement import Classes, SecondOpinion
 from adaptd.evaluation.checkfiles import CheckFiles
 from adaptd.evaluation.checknet import CheckModel, ask_check, build_check, teach_checks, train_check
+from adaptd.evaluation.predictions import choose_learned
 from adaptd.library.imageset import ImageSet
 from adaptd.records import Domain
 
@@ -49,16 +50,18 @@ class Checks:
 
     def __init__(self, images: CheckedImages, classes: int, batch_size: int, files: CheckFiles | None = None) -> None:
         self._images, self._classes, self._batch_size, self._files = images, classes, batch_size, files
-        self._opinions: dict[int, SecondOpinion] = {}
+        self._opinions: dict[tuple[int, bool], SecondOpinion] = {}
 
-    def ask(self, domain: Domain) -> SecondOpinion:
-        """About the images that estimates for a domain are made on, row for row."""
-        if domain.id not in self._opinions:
-            self._opinions[domain.id] = self._ask(domain)
-        return self._opinions[domain.id]
+    def ask(self, domain: Domain, *, learned: bool = False) -> SecondOpinion:
+        """About the images that estimates for a domain are made on, row for row; or about those that were learned from."""
+        key = (domain.id, learned)
+        if key not in self._opinions:
+            self._opinions[key] = self._ask(domain, learned=learned)
+        return self._opinions[key]
 
-    def _ask(self, domain: Domain) -> SecondOpinion:
-        images, own = self._images.open_unlabelled(domain), self._images.open_train(domain).unlabelled()
+    def _ask(self, domain: Domain, *, learned: bool) -> SecondOpinion:
+        own = self._images.open_train(domain).unlabelled()
+        images = choose_learned(own) if learned else self._images.open_unlabelled(domain)
 
         def answer(models: Sequence[CheckModel]) -> list[NDArray[np.float64]]:
             return [ask_check(model, images, own, self._batch_size) for model in models]

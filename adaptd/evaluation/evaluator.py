@@ -12,6 +12,9 @@ from adaptd.evaluation.shift import View
 from adaptd.library.imageset import ImageSet
 from adaptd.pace import Seen, ignore
 
+PIXELS_PER_PASS = 2_000_000
+"""512 images of 62 pixels squared: more take gigabytes of activations, and no pass is faster for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
@@ -33,7 +36,7 @@ def predict(model: nn.Module, images: ImageSet, batch_size: int, seen: Seen = ig
         model: maps float images in 0 … 1, [B, 3, H, W], to logits. It answers in eval mode, on its own device, and
             every part of it is put back into the mode it came in.
         images: read in batches, so that a memory map never has to be in memory as a whole.
-        batch_size: of the forward passes.
+        batch_size: of the forward passes; fewer where images are large.
         seen: told of each of them.
     """
     if len(images) == 0:
@@ -43,9 +46,10 @@ def predict(model: nn.Module, images: ImageSet, batch_size: int, seen: Seen = ig
     model.eval()
     try:
         with torch.inference_mode():
+            count = min(batch_size, max(1, PIXELS_PER_PASS // (images.pixels.shape[2] * images.pixels.shape[3])))
             answers = []
-            for start in range(0, len(images), batch_size):
-                answers.append(_forward(model, images.pixels[start : start + batch_size], device))
+            for start in range(0, len(images), count):
+                answers.append(_forward(model, images.pixels[start : start + count], device))
                 seen(len(answers[-1]))
             return np.concatenate(answers)
     finally:

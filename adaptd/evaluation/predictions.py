@@ -1,7 +1,7 @@
 """What a model predicts on every set of images it is judged on. What follows from that is for `rows` and the gate."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +13,9 @@ from adaptd.evaluation.evaluator import predict
 from adaptd.library.imageset import ImageSet
 from adaptd.pace import Seen, ignore
 from adaptd.records import Domain
+
+MOST_LEARNED = 4000
+"""Of the images that were just learned from, so many are looked at."""
 
 
 class DomainImages(Protocol):
@@ -31,6 +34,9 @@ class DomainImages(Protocol):
 
     def open_test(self, domain: Domain) -> ImageSet | None:
         """Its labelled test set, or the images that people labelled later; None where it has neither."""
+
+    def open_train(self, domain: Domain) -> ImageSet:
+        """The images that are learned from."""
 
     def open_unlabelled(self, domain: Domain) -> ImageSet:
         """The images that estimates are made on."""
@@ -70,12 +76,14 @@ class Predictions:
         tests: labelled test sets, and images that people labelled later.
         unlabelled: of each domain without a test set of its own, its own images.
         memories: of each domain without a test set of its own, its memory if it has one.
+        learned: of the domain just learnt, where others are held out, the images that were learned from.
     """
 
     source: Prediction
     tests: dict[int, Prediction]
     unlabelled: dict[int, Prediction]
     memories: dict[int, Prediction]
+    learned: dict[int, Prediction] = field(default_factory=dict)
 
     def estimate(self, domain_id: int) -> float:
         """What ATC says of a domain without a test set."""
@@ -105,6 +113,7 @@ def predict_domains(
     tests: dict[int, Prediction] = {}
     unlabelled: dict[int, Prediction] = {}
     memories: dict[int, Prediction] = {}
+    learned: dict[int, Prediction] = {}
 
     def run(found: ImageSet) -> Prediction:
         return Prediction(predict(model, found, batch_size, seen), found.labels)
@@ -116,7 +125,15 @@ def predict_domains(
         if images.has_test(domain):
             continue
         unlabelled[domain.id] = run(images.open_unlabelled(domain))
+        if domain.position is None and images.has_held_out(domain):
+            learned[domain.id] = run(choose_learned(images.open_train(domain)))
         memory = images.open_memory(domain)
         if memory is not None:
             memories[domain.id] = run(memory)
-    return Predictions(tests[images.source.id], tests, unlabelled, memories)
+    return Predictions(tests[images.source.id], tests, unlabelled, memories, learned)
+
+
+def choose_learned(images: ImageSet) -> ImageSet:
+    """Those that are looked at, without labels; of very many, some at even distances."""
+    rows = np.unique(np.linspace(0, len(images) - 1, min(len(images), MOST_LEARNED)).round().astype(np.int64))
+    return images.unlabelled() if len(rows) == len(images) else ImageSet(images.ids[rows], np.asarray(images.pixels[rows]))

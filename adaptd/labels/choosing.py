@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from adaptd.errors import LabelsRefused
 from adaptd.records import SOURCE, Domain, Image, Label, Purpose, Split
+from adaptd.releases.given import read_taught
 from adaptd.store import Transaction
 
 
@@ -20,6 +21,7 @@ class Gallery:
         labels: given so far, by image id.
         has_test: it brought a labelled test set, and is measured on that.
         classes: their names, in the model's order.
+        taught: ids of images whose labels a version learned from, also if they were taken back.
     """
 
     domain: Domain
@@ -28,6 +30,7 @@ class Gallery:
     labels: dict[int, Label]
     has_test: bool
     classes: tuple[str, ...]
+    taught: frozenset[int] = frozenset()
 
     @property
     def images(self) -> tuple[Image, ...]:
@@ -38,7 +41,8 @@ class Gallery:
         """Those that a measurement is made on: held-out ones where there are any; none where there is a test set."""
         if self.has_test:
             return ()
-        return self.held_out or tuple(image for image in self.learned if not self._is_for(image, Purpose.TEACH))
+        free = (image for image in self.learned if image.id not in self.taught)
+        return self.held_out or tuple(image for image in free if not self._is_for(image, Purpose.TEACH))
 
     def teachable(self) -> tuple[Image, ...]:
         """Those that may teach: no image that is measured on, and none that is held out."""
@@ -65,6 +69,7 @@ def read_gallery(tx: Transaction, name: str) -> Gallery:
         {label.image_id: label for label in tx.labels.list_for(domain.id)},
         any(image.split is Split.TEST for image in images),
         base.classes,
+        read_taught(tx, domain.id),
     )
 
 

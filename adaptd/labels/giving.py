@@ -1,17 +1,23 @@
 """Labels into the store and out of it. Whatever was measured with others is forgotten in the same step, to be measured anew."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from adaptd.records import EventKind, Purpose, Split
+from adaptd.releases.given import read_taught
 from adaptd.store import Store, Transaction
 
 
 def give_labels(tx: Transaction, domain_id: int, labels: Mapping[int, str], *, teach: bool = False) -> dict[Purpose, int]:
-    """Keep labels that fit; how many are for which purpose."""
-    counts = tx.labels.give(domain_id, labels, Purpose.TEACH if teach else Purpose.MEASURE)
+    """Keep labels that fit; how many are for which purpose. What once taught a version is not measured on."""
+    taught = read_taught(tx, domain_id)
+    counts: Counter[Purpose] = Counter()
+    for purpose in Purpose:
+        is_meant = {key: label for key, label in labels.items() if (teach or key in taught) is (purpose is Purpose.TEACH)}
+        counts += Counter(tx.labels.give(domain_id, is_meant, purpose))
     if Purpose.MEASURE in counts:
         _forget(tx, domain_id)
-    return counts
+    return dict(counts)
 
 
 def take_back(tx: Transaction, domain_id: int, image_ids: Iterable[int]) -> int:

@@ -20,7 +20,7 @@ from torch import Tensor
 from adaptd.files import make_folder, remove, replace_file, sync, sync_descriptor
 from adaptd.learning.augment import Augmentation, draw_warp, to_float, warp
 from adaptd.learning.batches import EpisodeData
-from adaptd.learning.cut import Cut
+from adaptd.learning.cut import Cut, quicken
 from adaptd.learning.plan import Plan
 from adaptd.learning.seeding import generator
 from adaptd.learning.views import Activations, ViewedSet, pack
@@ -28,6 +28,9 @@ from adaptd.library.imageset import ImageSet
 
 INDEX = "index.json"
 IMAGES_PER_PASS = 32
+ENOUGH_TO_QUICKEN = 1000
+"""Passes for which a few seconds of preparing pay."""
+
 ROOM_LEFT = 100_000_000
 """Bytes that stay free on the disk."""
 
@@ -54,8 +57,9 @@ class Store:
         missing = [(name, view) for name, (_, views) in sets.items() for view in views if not self._file(name, view).is_file()]
         self._check_room(sum(self.count_bytes(len(sets[name][0])) for name, _ in missing))
         done, total = 0, sum(len(sets[name][0]) for name, _ in missing)
+        run = self._choose_pass(sum(len(images) * len(views) for images, views in sets.values())) if missing else self.cut.lower
         for name, view in missing:
-            self._write(name, sets[name][0], view, partial(_show_from, show, done, total))
+            self._write(name, sets[name][0], view, run, partial(_show_from, show, done, total))
             done += len(sets[name][0])
         opened = {name: self._view(name, images, views) for name, (images, views) in sets.items()}
         memories = tuple(opened[f"memory-{number}"] for number in range(len(data.memories)))
@@ -98,7 +102,13 @@ class Store:
     def _file(self, name: str, view: int) -> Path:
         return self.folder / f"{name}-{view}.f16"
 
-    def _write(self, name: str, images: ImageSet, view: int, show: Callable[[int], None]) -> None:
+    def _choose_pass(self, passes: int) -> Callable[[Tensor], Tensor]:
+        """By what all of the files take, so that one of them made again has the same bytes."""
+        return quicken(self.cut.lower, self.cut.upper.settings.image_size) if passes >= ENOUGH_TO_QUICKEN else self.cut.lower
+
+    def _write(
+        self, name: str, images: ImageSet, view: int, run: Callable[[Tensor], Tensor], show: Callable[[int], None]
+    ) -> None:
         path = self._file(name, view)
         draft = path.with_name(f".{path.name}")
         with draft.open("wb") as file, torch.inference_mode():
@@ -106,7 +116,7 @@ class Store:
                 show(start)
                 pixels = torch.from_numpy(np.array(images.pixels[start : start + IMAGES_PER_PASS]))
                 changed = change_view(pixels, self.plan, name, view, start).to(self.plan.device)
-                file.write(pack(self.cut.lower(changed)).data)
+                file.write(pack(run(changed)).data)
             file.flush()
             sync_descriptor(file.fileno())
         draft.replace(path)

@@ -254,3 +254,6 @@ EFFICIENTNET_LITE0_SETTINGS: dict[str, object] = {
     "model.std": LITE0_STD,
 }
 """What goes with EfficientNet-Lite0's weights."""
+
+TRAINED_SETTINGS: dict[str, object] = {"source.epochs": 10, "training.epochs": 6}
+"""What goes with trained weights: features that are good already are good again after a few passes."""

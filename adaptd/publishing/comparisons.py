@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from adaptd.evaluation.checks import Checks
 from adaptd.evaluation.predictions import DomainImages, Prediction, Predictions
 from adaptd.publishing.gate import Comparison, Kind
@@ -17,7 +19,7 @@ def compare(
         images: that the models were run on. The domain just learnt is the one that has no position yet.
         promoted: what the promoted version predicts.
         candidate: what the candidate predicts.
-        checks: second opinions about domains without labels, asked on held-out images; None: they are not asked.
+        checks: second opinions about domains without labels; None: they are not asked.
     """
     found: list[Comparison] = []
     for domain in images.domains:
@@ -34,14 +36,28 @@ def _compare_held_out(
 ) -> Iterator[Comparison]:
     """By the check models, where they know the classes well enough; and which classes the domain just learnt is taken for."""
     before, after = (each.unlabelled[domain.id] for each in (promoted, candidate))
-    opinion = checks.ask(domain) if checks else None
     is_new = domain.position is None
-    if opinion and opinion.taught is not None:
-        yield Comparison(domain.name, "check", after.classes, before.classes, opinion.together, None, after.nonfinite, is_new)
-        if is_new:
-            yield Comparison(domain.name, "taught", after.classes, before.classes, opinion.taught, None, after.nonfinite)
+    if checks and checks.ask(domain).is_reliable:
+        yield from _check(domain, promoted, candidate, checks)
     if is_new:
         yield Comparison(domain.name, "classes", after.classes, before.classes, None, None, after.nonfinite)
+
+
+def _check(domain: Domain, promoted: Predictions, candidate: Predictions, checks: Checks) -> Iterator[Comparison]:
+    """On held-out images; on the domain just learnt also on those learned from, of which check models know no pseudo-label."""
+    opinions = [checks.ask(domain)]
+    parts = [tuple(each.unlabelled[domain.id] for each in (candidate, promoted))]
+    if domain.id in candidate.learned and domain.id in promoted.learned:
+        opinions.append(checks.ask(domain, learned=True))
+        parts.append(tuple(each.learned[domain.id] for each in (candidate, promoted)))
+    after, before = (np.concatenate([part[place].classes for part in parts]) for place in (0, 1))
+    is_new, nonfinite = domain.position is None, sum(part[0].nonfinite for part in parts)
+    together = np.concatenate([opinion.together for opinion in opinions])
+    yield Comparison(domain.name, "check", after, before, together, None, nonfinite, is_new)
+    if is_new:
+        taught = [opinion.taught for opinion in opinions if opinion.taught is not None]
+        if len(taught) == len(opinions):
+            yield Comparison(domain.name, "taught", after, before, np.concatenate(taught), None, nonfinite)
 
 
 def _compare(domain: Domain, promoted: Predictions | None, candidate: Predictions) -> Iterator[Comparison]:

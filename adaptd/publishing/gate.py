@@ -6,8 +6,8 @@ tolerance decides; on twenty, where two images more or less mean nothing, the te
 against their tolerance by the binomial distribution. ATC has no pairs; its loss must stand out of the sampling error
 of two shares. Agreement with the check models has: their classes stand where labels would. Every domain gets its part
 of one level for the whole gate, so that a project with fifty domains does not reject every second candidate by luck.
-On the domain just learnt, where nobody labelled, the tolerance decides alone: a model that may have got worse on the very
-images that it was made for is shown to a person, and a few hundred held-out images prove little.
+On the domain just learnt, where nobody labelled, a loss counts that is likely rather than proven: a model that may have got
+worse on the very images that it was made for is shown to a person, and a few hundred held-out images prove little.
 
 Small losses add up. Each candidate is compared with the promoted version only, so ten of them may each lose a little that
 is allowed. Therefore the accuracy measured on a domain is also held against the best one on the way to the promoted
@@ -33,6 +33,9 @@ from adaptd.records import SOURCE
 
 LEVEL = 0.05
 """The chance of rejecting, over all domains, a candidate that is as good as the promoted version."""
+
+LIKELY = 0.2
+"""The same, where a check of the domain just learnt holds a candidate back for a person to decide."""
 
 TOTAL = 2
 """Steps' worth of tolerance that may be lost in total since the best version."""
@@ -67,7 +70,7 @@ class Comparison:
         labels: [n], for test, memory, check and taught.
         estimates: of the promoted version and of the candidate, for estimate.
         nonfinite: images on which the candidate answers NaN or infinity.
-        untested: a loss counts from its tolerance on, whether or not it could be chance.
+        is_new: it is the domain just learnt: a loss counts that is likely.
     """
 
     domain: str
@@ -77,7 +80,7 @@ class Comparison:
     labels: Predictions | None = None
     estimates: tuple[float, float] | None = None
     nonfinite: int = 0
-    untested: bool = False
+    is_new: bool = False
 
     def __post_init__(self) -> None:
         lengths = {len(array) for array in (self.candidate, self.promoted, self.labels) if array is not None}
@@ -186,7 +189,7 @@ def _objections(comparison: Comparison, settings: GateSettings, tolerance: float
     if comparison.promoted is None or comparison.kind in {"classes", "taught"}:
         return
     scores = _score(comparison)
-    if scores.loss > tolerance and (comparison.untested or scores.is_significant(level)):
+    if scores.loss > tolerance and scores.is_significant(LIKELY if comparison.is_new else level):
         yield f"{_in_words(comparison)[:-1]}: a loss of {scores.loss:.1%}, allowed: {tolerance:.1%}."
     if comparison.kind == "test" and scores.negative is not None:
         rate = scores.negative / scores.n

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 
-from adaptd.records import AccuracyKind, Domain, Label, Purpose, Split, Version
+from adaptd.records import AccuracyKind, Domain, EpisodeState, Label, Purpose, Split, Version
 from adaptd.store import Transaction
 
 LEAST_LABELS = 20
 """Fewer say too little to stand in place of an estimate: with this many an accuracy is known to ± 20 points."""
+
+TAUGHT = "taught"
+"""Under this name an episode's report lists the images whose given labels it learned from."""
 
 Given = Mapping[int, int]
 """Image id → index of its class."""
@@ -21,6 +24,12 @@ def read_given(tx: Transaction, domains: Iterable[Domain]) -> dict[int, Given]:
         for domain in enough
         if base is not None and not tx.images.has_any(domain.id, Split.TEST)
     }
+
+
+def read_taught(tx: Transaction, domain_id: int) -> frozenset[int]:
+    """Images whose labels taught an episode of a domain: no version is measured on them, also if labels are taken back."""
+    done = (episode for episode in tx.episodes.list_all(EpisodeState.DONE) if episode.domain_id == domain_id)
+    return frozenset(image_id for episode in done for image_id in episode.report.get(TAUGHT, ()))
 
 
 def index_labels(labels: Iterable[Label], classes: tuple[str, ...]) -> Given:

@@ -6,11 +6,15 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
+
+from adaptd.evaluation.checkfiles import CheckFiles
 from adaptd.evaluation.checks import Checks
-from adaptd.evaluation.evaluator import measure
-from adaptd.evaluation.predictions import predict_domains
+from adaptd.evaluation.evaluator import measure, predict
+from adaptd.evaluation.predictions import choose_learned, predict_domains
 from adaptd.evaluation.rows import RowMaker
 from adaptd.files import replace_file
+from adaptd.learning.backbones import Classifier
 from adaptd.learning.weights import load_classifier
 from adaptd.library.imageset import ImageSet
 from adaptd.project.settings import EvaluationSettings
@@ -20,7 +24,10 @@ from benchmarks.estimates.versions import Ground
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One version on one target. `before`: it had not learned from it yet; `fresh`: it has just done so."""
+    """One version on one target. `before`: it had not learned from it yet; `fresh`: it has just done so.
+
+    `flips`, of a fresh one: how many answers went wrong and came right since the version before, as check models see it.
+    """
 
     method: str
     seed: int
@@ -33,6 +40,7 @@ class Case:
     values: dict[str, float]
     low: float
     high: float
+    flips: tuple[int, int] | None = None
 
 
 class GroundImages:
@@ -76,19 +84,20 @@ class GroundImages:
 
 
 class Estimation:
-    """Estimates every version of a sequence; check models are trained once for all of them."""
+    """Estimates every version of a sequence; check models are trained once for all of them, and kept in a folder."""
 
-    def __init__(self, ground: Ground, settings: EvaluationSettings) -> None:
+    def __init__(self, ground: Ground, settings: EvaluationSettings, kept: Path) -> None:
         self._ground, self._batch_size = ground, settings.batch_size
         self._images = GroundImages(ground)
-        checks = Checks(self._images, len(ground.recipe.classes), settings.batch_size)
-        self._rows = RowMaker(self._images, checks, settings)
+        self._checks = Checks(self._images, len(ground.recipe.classes), settings.batch_size, CheckFiles(kept))
+        self._rows = RowMaker(self._images, self._checks, settings)
 
     def run(self, method: str, seed: int, files: Sequence[Path]) -> list[Case]:
         """The cases of one sequence."""
         found: list[Case] = []
+        model = before = load_classifier(files[0])
         for episode, file in enumerate(files):
-            model = load_classifier(file)
+            before, model = model, load_classifier(file)
             row = self._rows.make(predict_domains(model, self._images, self._batch_size), self._images.domains, episode)
             for domain in self._images.domains[1:]:
                 mine = {e.estimator: e for e in row if e.domain_id == domain.id and e.kind is AccuracyKind.ESTIMATED}
@@ -98,8 +107,21 @@ class Estimation:
                 assert shown.high is not None
                 values = {name: entry.value for name, entry in mine.items()}
                 when = (episode < domain.id, episode == domain.id)
-                found.append(Case(method, seed, episode, domain.name, *when, shown.n, true, values, shown.low, shown.high))
+                flips = self._count_flips(before, model, domain) if episode == domain.id else None
+                found.append(Case(method, seed, episode, domain.name, *when, shown.n, true, values, shown.low, shown.high, flips))
         return found
+
+    def _count_flips(self, before: Classifier, after: Classifier, domain: Domain) -> tuple[int, int] | None:
+        """On all images, as the gate compares two versions on the domain just learnt."""
+        counts = np.zeros(2, dtype=np.int64)
+        for learned in (False, True):
+            images = choose_learned(self._images.open_train(domain)) if learned else self._images.open_unlabelled(domain)
+            taught = self._checks.ask(domain, learned=learned).taught
+            if taught is None:
+                return None
+            was, is_now = (predict(model, images, self._batch_size).argmax(axis=1) == taught for model in (before, after))
+            counts += ((was & ~is_now).sum(), (is_now & ~was).sum())
+        return int(counts[0]), int(counts[1])
 
 
 def write_cases(path: Path, cases: Sequence[Case]) -> None:

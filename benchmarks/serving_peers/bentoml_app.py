@@ -11,7 +11,7 @@ class App:
     def __init__(self) -> None:
         self.net = Net()
 
-    @bentoml.api(batchable=True, max_batch_size=MAX_BATCH, max_latency_ms=10_000)
+    @bentoml.api(batchable=True, max_batch_size=MAX_BATCH, max_latency_ms=60_000)
     def infer(self, images: list[str]) -> list[list[list[float]]]:
         """Probabilities of each text's images."""
         return [rows.tolist() for rows in self.net.run([self.net.decode(text) for text in images])]

@@ -116,6 +116,8 @@ BREAKS = {
     "a cache that was never committed": ("I7", "cache/2-9-train", lambda k: touch(k.state / "cache" / "2-9-train" / "pixels.u8")),
     "unfinished weights": ("I7", ".episode-3", lambda k: touch(k.state / "weights" / ".episode-3.safetensors")),
     "a checkpoint without a row": ("I7", "checkpoints/2", lambda k: touch(k.state / "checkpoints" / "2" / "5" / "facts.json")),
+    "unfinished check models": ("I7", ".2-ab", lambda k: touch(k.state / "checks" / ".2-ab-cd.safetensors")),
+    "damaged check models": ("I7", "that are damaged", lambda k: touch(k.state / "checks" / "2-ab-cd.safetensors")),
     "a staged version": ("I7", "staging/shop/3", lambda k: touch(k.state / "staging" / "shop" / "3" / "x")),
     "a claim half copied": ("I7", ".claiming-3", lambda k: touch(k.drop.parent / ".claiming-3" / "x.png")),
 }

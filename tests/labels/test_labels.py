@@ -305,6 +305,7 @@ def test_a_new_version_is_measured_on_given_labels_too(camera, store, gallery, p
 def test_a_finished_domain_is_taught_by_retry(camera, store, gallery, tmp_path):
     """Labels to teach get it another episode on the images it has; without any, or unless they may teach, the reason is told."""
     assert "no labels came to teach it since its last episode" in camera.refuses("retry", "camera-7")
+    kept = {path: path.stat().st_mtime_ns for path in (camera.state / "checks").iterdir()}
     import_labels(store, "camera-7", {image.id: image.name[0] for image in gallery.learned[:12]}, "teach.csv", teach=True)
     assert "labels.train is false" in camera.refuses("retry", "camera-7")
     taught = {"ADAPTD_LABELS__TRAIN": "true"}
@@ -313,4 +314,23 @@ def test_a_finished_domain_is_taught_by_retry(camera, store, gallery, tmp_path):
     assert camera.rows("SELECT delivery, state FROM episodes WHERE domain_id = 2 ORDER BY id") == [(1, "done"), (1, "done")]
     assert camera.rows("SELECT count(*), count(DISTINCT image_id) FROM memories WHERE domain_id = 2")[0] == (20, 20)
     assert "no labels came to teach it since its last episode" in camera.refuses("retry", "camera-7", env=taught)
+    assert {path: path.stat().st_mtime_ns for path in (camera.state / "checks").iterdir()} == kept != {}
     assert json.loads(camera.does("fsck", "--json").stdout)["clean"]
+
+
+def test_what_taught_is_never_measured_on(shop, paint, tmp_path):
+    """In a domain without held-out images a label that taught, was taken back and is given again, teaches."""
+    chosen = {"ADAPTD_EVALUATION__HELD_OUT": "0", "ADAPTD_LABELS__TRAIN": "true"}
+    folder = paint(tmp_path / "camera-7", 20, seed=5, shift=30, flat=True)
+    project = load_project(shop.root, environ=FAST | chosen)
+    with Store(shop.state / "adaptd.db") as store:
+        Importer(project, store).import_domain(folder, "camera-7", None)
+        with store.reading() as tx:
+            first, second = (image.id for image in read_gallery(tx, "camera-7").learned[:2])
+        import_labels(store, "camera-7", {first: "a"}, "teach.csv", teach=True)
+        shop.does("adapt", folder, env=chosen)
+        remove_labels(store, "camera-7", [first])
+        with store.reading() as tx:
+            assert {image.id for image in read_gallery(tx, "camera-7").measurable()} & {first, second} == {second}
+        counts = import_labels(store, "camera-7", {first: "a", second: "a"}, "all.csv", teach=False)
+    assert counts == {Purpose.MEASURE: 1, Purpose.TEACH: 1}

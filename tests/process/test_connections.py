@@ -69,9 +69,9 @@ def test_silent_connections_do_not_stop_the_intake(empty_shop, start, drop, pict
     assert time.monotonic() - begin < 10
 
 
-def fetch(address: str, path: str) -> tuple[int, str | None]:
+def fetch(address: str, path: str, seconds: float = 60) -> tuple[int, str | None]:
     """Status and Retry-After of a page, over a connection of its own."""
-    with contextlib.closing(HTTPConnection(address.removeprefix("http://"), timeout=60)) as connection:
+    with contextlib.closing(HTTPConnection(address.removeprefix("http://"), timeout=seconds)) as connection:
         connection.request("GET", path)
         answer = connection.getresponse()
         answer.read()
@@ -91,6 +91,22 @@ def test_reading_does_not_end_the_daemon(empty_shop, start):
     assert all(status == 200 or (status == 503 and after) for status, after in answers)
     assert sum(status == 200 for status, _ in answers) > len(answers) // 2
     assert fetch(address, "/health")[0] == 200
+    assert daemon.lines("failed") == []
+    assert daemon.stop() == 0
+
+
+@pytest.mark.long
+def test_readers_who_wait_in_vain_are_told_when_to_come_back(empty_shop, start):
+    """Eighty ask at once for what takes seconds: each gets it or is sent away in time, nothing fails, and the daemon lives."""
+    address = empty_shop.state / "adaptd.db"
+    with Store(address) as store:
+        fill_history(store, address, domains=300, versions=600, images=0)
+    daemon = start(empty_shop, env=MANUAL)
+    address = daemon.hear("watching")["address"]
+    with ThreadPoolExecutor(80) as pool:
+        answers = list(pool.map(lambda _: fetch(address, "/matrix.csv", 300), range(80)))
+    assert {status for status, _ in answers} <= {200, 503}
+    assert all(after for status, after in answers if status == 503)
     assert daemon.lines("failed") == []
     assert daemon.stop() == 0
 

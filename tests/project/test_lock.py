@@ -5,6 +5,7 @@ ADAPTD_STARTS sets how many start at once; `make faults` starts 50.
 
 import fcntl
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -31,17 +32,18 @@ def mode(path: Path) -> int:
 
 
 @pytest.fixture
-def old_shop(empty_shop: Shop) -> Shop:
-    """A project as older versions made it: everybody may look into its state folder."""
-    folder = empty_shop.root
-    while folder != Path(tempfile.gettempdir()) and folder.parent != folder:
+def old_shop(empty_shop: Shop) -> Iterator[Shop]:
+    """A project as older versions made it, where others can reach it: everybody may look into its state folder."""
+    root = Path(tempfile.mkdtemp(prefix="adaptd-lock-"))
+    root.chmod(0o755)
+    shop = empty_shop.copy(root / "shop")
+    for folder in (shop.root, shop.state):
         folder.chmod(0o755)
-        folder = folder.parent
-    empty_shop.state.chmod(0o755)
     for name in (LOCK_FILE, PUBLISHING_FILE):
-        (empty_shop.state / name).touch()
-        (empty_shop.state / name).chmod(0o644)
-    return empty_shop
+        (shop.state / name).touch()
+        (shop.state / name).chmod(0o644)
+    yield shop
+    shutil.rmtree(root)
 
 
 @pytest.fixture

@@ -112,6 +112,33 @@ def test_a_pessimistic_estimate_that_falls_holds_a_candidate():
     assert not any("adaptd promote" in reason for reason in lost.reasons)
 
 
+def test_on_the_domain_just_learnt_a_likely_loss_is_enough():
+    """27 images went wrong and 15 came right: chance in one of twenty; on few images one or two say nothing."""
+    checks = labels(300)
+    before, after = wrong(checks, slice(0, 15)), wrong(checks, slice(15, 42))
+    for is_new in (False, True):
+        assert (
+            judge([steady(), Comparison("new", "check", after, before, checks, is_new=is_new)], SETTINGS, CLASSES).passed
+            is not is_new
+        )
+    few = labels(9)
+    assert judge([steady(), Comparison("new", "check", wrong(few, slice(0, 2)), few, few, is_new=True)], SETTINGS, CLASSES).passed
+
+
+def test_whether_adaptation_helped_is_said_only_if_it_is_clear():
+    """It decides nothing: the pessimistic estimate does."""
+    checks = labels(300)
+    said = {}
+    for lost, gained in ((0, 30), (30, 0), (10, 12)):
+        before, after = wrong(checks, slice(0, gained)), wrong(checks, slice(gained, gained + lost))
+        outcome = judge([steady(), Comparison("new", "taught", after, before, checks)], SETTINGS, CLASSES)
+        assert outcome.passed
+        said[lost, gained] = outcome.reasons[-1].rpartition(": ")[2]
+    assert said[0, 30] == "adaptation helped."
+    assert said[30, 0] == "adaptation harmed."
+    assert said[10, 12] == "whether adaptation helped is unclear."
+
+
 def test_a_collapse_on_the_new_domain_counts_without_any_label():
     """Also where estimates are ignored; to stop calling nearly everything by one name is no collapse."""
     before = labels(300)
