@@ -27,8 +27,7 @@ from adaptd.errors import (
 )
 from adaptd.learning.backbones import Classifier, build_classifier
 from adaptd.learning.checkpoint import read_checkpoint, write_checkpoint
-from adaptd.learning.depth import make_ready
-from adaptd.learning.devices import use_threads
+from adaptd.learning.depth import limit_threads, make_ready
 from adaptd.learning.loop import Training
 from adaptd.learning.origins import ORIGINS
 from adaptd.learning.plan import Plan
@@ -100,7 +99,7 @@ class EpisodeRunner:
         model = self._start_model(materials.parent)
         is_source = self._episode.method == SUPERVISED
         plan = Plan.for_source(self._settings) if is_source else Plan.for_adaptation(self._settings, self._episode.method)
-        use_threads(plan.threads)
+        limit_threads(plan)
         model.to(plan.device)
         if not is_source:
             self._audience.phase("comparing", 0, 0)

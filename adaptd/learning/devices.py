@@ -18,11 +18,6 @@ from adaptd.learning.batches import Batch
 CPU = "cpu"
 
 
-def use_threads(count: int) -> None:
-    """So many of the processor's threads, from here on."""
-    torch.set_num_threads(count)
-
-
 def list_devices() -> list[str]:
     """Every device that torch can work on here, the fastest kind first."""
     cuda = [f"cuda:{number}" for number in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
