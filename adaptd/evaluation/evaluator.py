@@ -65,20 +65,6 @@ class Encoding(Protocol):
         """Features, [n, d]."""
 
 
-class _Encoder(nn.Module):
-    def __init__(self, model: Encoding) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.model.encode(images)
-
-
-def encode(model: Encoding, images: ImageSet, batch_size: int) -> NDArray[np.float32]:
-    """Features, float32 [n, d], row for row of `images`."""
-    return predict(_Encoder(model), images, batch_size)
-
-
 class Viewed(Encoding, Protocol):
     """A model whose classes come from its features."""
 
