@@ -269,11 +269,16 @@ class Lease:
     expires_monotonic: float
 
 
+SECONDS_LEFT, IMAGES_SEEN, IMAGES_TO_SEE = "seconds_left", "images_seen", "images_to_see"
+"""What `Progress.live` calls them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a running episode is. `live` has the newest step's losses, multipliers and health, for people.
+    """How far a running episode is.
 
-    The time left is told from `since` and `since_step`, where the worker that runs it began.
+    `live` has, for people, the newest step's losses, multipliers and health, the time left, and how many images it has looked at.
+    At `since`, and with `since_step` done, the worker that runs it began.
     """
 
     phase: str

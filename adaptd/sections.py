@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+DEVICE_PATTERN = r"^(auto|cpu|mps|cuda(:[0-9]{1,2})?)$"
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]

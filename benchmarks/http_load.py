@@ -60,7 +60,7 @@ def connect(host: str, port: int) -> Client:
 def load(
     address: tuple[str, int], request: bytes, clients: int, warm_seconds: float, seconds: float
 ) -> tuple[list[float], float]:
-    """Seconds that each answer took, of those that came in the measured time, and how long that was: until the last of them."""
+    """Seconds that each answer took, and how long all of it was: until the last, and until there are as many as clients."""
     epoll = select.epoll()
     by_file = {client.connection.fileno(): client for client in (connect(*address) for _ in range(clients))}
     for file, client in by_file.items():
@@ -70,7 +70,7 @@ def load(
     begin = time.perf_counter() + warm_seconds
     end = begin + seconds
     now = 0.0
-    while now < end:
+    while now < end or len(times) < clients:
         for file, _ in epoll.poll(10):
             client = by_file[file]
             if client.listen():

@@ -6,7 +6,7 @@ The two take turns in one process (A B A B …), so a noisy machine disturbs the
 the same minute stands beside them. Prints a table and writes benchmarks/out/peers_training.json.
 
 Both learn from the same number of new images a step. GEM passes its whole memory of every earlier domain through the network
-each time, here 64 images of each, as many as one part of our batch has, and 256, as in GEM's paper; GRCL takes 64 images of
+each time, here 64 images of each, as many as one part of our batch has, and 256; GRCL takes 64 images of
 the source and 64 of all memories together. Where it matters the peer has the lighter work: images are float tensors in memory,
 its loss is one cross-entropy, nothing is augmented, nothing is logged; ours is a step of `adaptd adapt`, from reading to new
 weights. Avalanche is no dependency of adaptd; where it is not installed the command says how to.

@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 ROOMS = {*MAY_IMPORT, "cli"}
 MAY_IMPORT["cli"] = ROOMS
-ANYONE = {"beneath", "connections", "errors", "records", "files", "machine", "sections", "signals", "text"}
+ANYONE = {"beneath", "connections", "errors", "records", "files", "machine", "pace", "sections", "signals", "text"}
 SETTINGS_OF_LEARNING = {"origins", "settings", "methods.options", "methods.registry", "methods.settings"}
 """Modules of learning that need no torch: what can be set, which methods there are, where weights come from."""
 

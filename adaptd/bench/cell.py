@@ -24,6 +24,7 @@ from adaptd.learning.reports import Outcome
 from adaptd.learning.weights import load_classifier, load_weights, save_classifier
 from adaptd.library.cache import take
 from adaptd.library.imageset import ImageSet
+from adaptd.pace import Seen, ignore
 from adaptd.project.settings import Settings
 from adaptd.records import AccuracyKind
 
@@ -40,7 +41,7 @@ NOTHING_DONE = {
 """The report of an episode on a domain that the method refused."""
 
 ShowStep = Callable[[str, int, int], None]
-"""Told what is trained, the step, and of how many."""
+"""Told what is trained, the step, and of how many; or, after a comma, what else is done, how many images, and of how many."""
 
 Teach = Callable[[BenchDomain, Classifier], ImageSet]
 """Labelled images of a domain that join its episode, chosen by means of the model that it begins with."""
@@ -81,7 +82,7 @@ def run_cell(
         return _run_oracle(recipe, settings, show)
     plan = Plan.for_adaptation(settings, method)
     model = load_classifier(source)
-    rows = [_measure(model, recipe, settings)]
+    rows = [_measure(model, recipe, settings, show)]
     _keep(model, keep, 0)
     memories: list[ImageSet] = []
     episodes: list[dict[str, Any]] = []
@@ -95,7 +96,7 @@ def run_cell(
             outcome = Outcome(None, NOTHING_DONE | {"refused": str(refusal)})
         if outcome.memory is not None:
             memories.append(_remember(domain, outcome.memory))
-        rows.append(_measure(model, recipe, settings))
+        rows.append(_measure(model, recipe, settings, show))
         _keep(model, keep, len(rows) - 1)
         episodes.append({"domain": domain.name, "memory_purity": _purity(domain, outcome.memory), **outcome.report})
     return _summary(recipe, method, settings, rows, episodes)
@@ -114,7 +115,7 @@ def _run_oracle(recipe: Recipe, settings: Settings, show: ShowStep) -> dict[str,
     plan = replace(plan, epochs=max(1, round(2 * plan.epochs / len(parts))))
     outcome = _train(model, EpisodeData(everything), plan, ORACLE, show)
     unknown: tuple[Entry | None, ...] = (None,) * len(recipe.domains)
-    rows = [*[unknown] * (len(recipe.domains) - 1), _measure(model, recipe, settings)]
+    rows = [*[unknown] * (len(recipe.domains) - 1), _measure(model, recipe, settings, show)]
     return _summary(recipe, ORACLE, settings, rows, [{"domain": "all", **outcome.report}])
 
 
@@ -133,15 +134,38 @@ def _train(model: Classifier, data: EpisodeData, plan: Plan, title: str, show: S
         ready = make_ready(model, data, plan, Path(work), lambda done, total: show(title, done, total))
         made = time.perf_counter() - start
         training = Training(ready.model, ready.data, ready.plan)
-        for report in training:
-            show(title, report.step, report.steps)
-        outcome = training.finish()
+        outcome = _follow(training, title, show)
     seconds = outcome.report["seconds"] + made
     return Outcome(outcome.memory, outcome.report | ready.report | {"seconds": seconds})
 
 
-def _measure(model: Classifier, recipe: Recipe, settings: Settings) -> tuple[Entry | None, ...]:
-    found = [measure(model, domain.test, settings.evaluation.batch_size) for domain in recipe.domains]
+def _follow(training: Training, title: str, show: ShowStep) -> Outcome:
+    """All steps of a training, and how far it is, also while it looks at images between them."""
+    model, every, look = training.model, sum(map(len, training.data.every)), training.method.look_images
+    model.seen = _count(f"{title}, looking", every + look, show)
+    for report in training:
+        show(title, report.step, report.steps)
+        model.seen = _count(f"{title}, looking", every + look if report.step == report.steps else look, show)
+    outcome = training.finish()
+    model.seen = ignore
+    return outcome
+
+
+def _count(title: str, total: int, show: ShowStep) -> Seen:
+    """Counts images that are looked at, for whoever watches."""
+    done = 0
+
+    def seen(count: int) -> None:
+        nonlocal done
+        done += count
+        show(title, done, max(done, total))
+
+    return seen
+
+
+def _measure(model: Classifier, recipe: Recipe, settings: Settings, show: ShowStep) -> tuple[Entry | None, ...]:
+    seen = _count("all domains, measuring", sum(len(domain.test) for domain in recipe.domains), show)
+    found = [measure(model, domain.test, settings.evaluation.batch_size, seen) for domain in recipe.domains]
     return tuple(Entry(one.accuracy, AccuracyKind.MEASURED, one.n) for one in found)
 
 

@@ -101,8 +101,8 @@ class Grid:
     def _hash(
         self, sections: tuple[str, ...], domains: Sequence[BenchDomain], options: Mapping[str, Any] = MappingProxyType({})
     ) -> str:
-        """What a result depends on beside method and seed. Threads change the speed alone, nearly."""
-        values = self.settings.model_dump(mode="json", include=set(sections), exclude={"training": {"seed", "threads"}})
+        """What a result depends on beside method and seed. Threads and device change the speed alone, nearly."""
+        values = self.settings.model_dump(mode="json", include=set(sections), exclude={"training": {"seed", "threads", "device"}})
         if options:
             values["options"] = dict(options)
         names = [domain.name for domain in domains]

@@ -73,7 +73,11 @@ def _load(
 
 
 def _by_phase(show: Show) -> "ShowStep":
-    return lambda title, step, steps: show(step, steps, title)
+    def show_part(title: str, done: int, total: int) -> None:
+        name, _, phase = title.partition(", ")
+        show(done, total, name, phase=phase)
+
+    return show_part
 
 
 def _words(text: str) -> list[str]:

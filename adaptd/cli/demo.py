@@ -149,8 +149,8 @@ def _drop(shop: Path, pictures: Path, daemon: subprocess.Popen[str]) -> None:
                 break
             if daemon.poll() is not None or time.monotonic() > deadline:
                 raise EpisodeError(f"{pictures.name} is {state['state']} and does not go on: see the daemon's log")
-            episode = document["episode"] or {"step": 0, "steps": 1, "phase": state["state"]}
-            show(episode["step"], max(1, episode["steps"]), episode["phase"] if document["episode"] else state["state"])
+            episode = document["episode"] or {"step": 0, "steps": 1, "phase": state["state"], "eta_seconds": None}
+            show(episode["step"], max(1, episode["steps"]), episode["phase"], left=episode["eta_seconds"])
             time.sleep(0.5)
         show(1, 1, state["state"])
     if state["state"] != "done":

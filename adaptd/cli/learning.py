@@ -156,6 +156,7 @@ def _tell_imported(imported: "Imported") -> Episode:
 
 def _run(project: "Project", store: "Store", episode: Episode, stop: "Stop") -> "Finished":
     from adaptd.episodes.running import EpisodeRunner
+    from adaptd.episodes.telling import Audience
     from adaptd.project.lock import publishing_alone
     from adaptd.releases.promotion import finish_publishing
 
@@ -167,12 +168,16 @@ def _run(project: "Project", store: "Store", episode: Episode, stop: "Stop") -> 
         say(f"episode {number} goes on where it was interrupted, with the images and settings it began with", err=True)
     with progress_bar(f"episode {number}") as show:
 
+        def show_phase(phase: str, done: int, total: int) -> None:
+            show(done, total, phase=phase)
+
         def show_step(report: "StepReport", accuracy: float | None) -> None:
             live = "" if accuracy is None else f" · source {accuracy:.1%} measured"
             losses = " ".join(f"{name} {value:.3f}" for name, value in report.losses.items())
-            show(report.step, report.steps, (losses or "skipped: not finite") + live)
+            show(report.step, report.steps, (losses or "skipped: not finite") + live, left=report.seconds_left)
 
-        return EpisodeRunner(project, store, episode, show_step, stop).run()
+        audience = Audience(show_step, show_phase, lambda text: say(text, err=True))
+        return EpisodeRunner(project, store, episode, audience, stop).run()
 
 
 def _tell_finished(store: "Store", finished: "Finished", as_json: bool) -> None:

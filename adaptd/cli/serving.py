@@ -50,7 +50,7 @@ def predict(
     project = open_project(context)
     settings = project.settings
     set_up_logs("warning", settings.logging.format)
-    model = open_version(project.models / settings.model.name, version)
+    model = open_version(project.models / settings.model.name, version, settings.serving.device)
     rows = list(predict_files(images, model, _limits(project), settings.serving.max_batch_size))
     if as_json:
         print_json("adaptd.predictions/1", {"model": model.name, "version": model.version, "predictions": rows})

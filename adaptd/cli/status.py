@@ -9,6 +9,8 @@ import typer
 from adaptd.cli.output import make_console, print_json
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import ExitCode
+from adaptd.pace import tell_duration
+from adaptd.records import IMAGES_SEEN, IMAGES_TO_SEE
 from adaptd.text import make_visible
 
 if TYPE_CHECKING:
@@ -97,8 +99,10 @@ def _headline(document: dict[str, Any]) -> str:
         *_accuracies(served),
     ]
     if episode:
-        eta = "" if episode["eta_seconds"] is None else f", {episode['eta_seconds']:.0f} s left"
+        eta = "" if episode["eta_seconds"] is None else f", about {tell_duration(episode['eta_seconds'])} left"
         done = f"{episode['phase']} {episode['step']}/{episode['steps']} ({episode['progress']:.0%}{eta})"
+        if IMAGES_SEEN in episode["live"]:
+            done += f", {episode['live'][IMAGES_SEEN]:,} of {episode['live'][IMAGES_TO_SEE]:,} images seen"
         lines.append(f"episode  {episode['number']} on {escape(episode['domain'])}: {done}")
         lines += [f"         {live}"] if (live := _live(episode["live"])) else []
         lines += [f"         {escape(episode['novelty'])}"] if episode["novelty"] else []

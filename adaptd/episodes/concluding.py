@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from adaptd.episodes.insights import write_insight
@@ -12,11 +13,13 @@ from adaptd.episodes.novelty import find_known
 from adaptd.errors import Interrupted
 from adaptd.evaluation.checkfiles import CheckFiles
 from adaptd.evaluation.checks import Checks
-from adaptd.evaluation.predictions import Predictions, predict_domains
+from adaptd.evaluation.predictions import Predictions, count_images, predict_domains
 from adaptd.evaluation.rows import RowMaker
 from adaptd.learning.backbones import Classifier
+from adaptd.learning.devices import resolve_device
 from adaptd.learning.reports import Outcome
 from adaptd.library.memories import MEMORY_IMAGES
+from adaptd.pace import Seen, ignore
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
 from adaptd.project.lock import publishing_alone
@@ -65,28 +68,46 @@ class Conclusion:
         store: its store.
         materials: what the episode read.
         lease: under which it runs.
-        enter: called before each phase; may raise to stop there.
+        enter: called before each phase, with the number of images that are looked at in it; may raise to stop there.
+        seen: told how many were.
     """
 
-    def __init__(self, project: Project, store: Store, materials: Materials, lease: Lease, enter: Callable[[str], None]) -> None:
-        self._project, self._store, self._materials, self._lease, self._enter = project, store, materials, lease, enter
+    def __init__(
+        self,
+        project: Project,
+        store: Store,
+        materials: Materials,
+        lease: Lease,
+        enter: Callable[[str, int], None],
+        seen: Seen = ignore,
+    ) -> None:
+        self._project, self._store, self.materials, self._lease, self._enter = project, store, materials, lease, enter
         self._settings, self._episode, self._images = project.settings, materials.episode, materials.images
         self._layout = Layout(project.state)
-        self._models = VersionModels(self._layout, self._images, self._settings.evaluation.batch_size)
+        batch_size, device = self._settings.evaluation.batch_size, resolve_device(self._settings.training.device)
+        self._models = VersionModels(self._layout, self._images, batch_size, seen, device)
+        self._seen = seen
         self._publisher = Publisher(project, store, self._images, self._models)
         evaluation = self._settings.evaluation
         files = CheckFiles(self._layout.checks)
         self._checks = Checks(self._images, len(self._settings.model.classes), evaluation.batch_size, files)
         self._rows = RowMaker(self._images, self._checks, evaluation)
 
+    @cached_property
+    def images_to_see(self) -> int:
+        """How many images evaluating looks at, about: the new model and the one before it run over everything."""
+        return count_images(self._images) * (1 if self.materials.parent is None else 2)
+
     def run(self, model: Classifier, outcome: Outcome) -> Finished:
         """Evaluate, judge, export, prove, commit, publish."""
-        self._enter("evaluating")
+        self._enter("evaluating", self.images_to_see)
         evaluated = self._evaluate(model)
-        self._enter("publishing")
+        self._enter("judging", 0)
         with publishing_alone(self._layout.state):
             candidate, gate = self._judge(evaluated)
+            self._enter("exporting", 0)
             exported = self._publisher.export(candidate, gate)
+            self._enter_or_discard("proving", candidate)
             staged = self._publisher.prove(candidate, exported)
             self._enter_or_discard("committing", candidate)
             finished = self._commit(candidate, staged, evaluated.earlier, outcome)
@@ -97,7 +118,7 @@ class Conclusion:
     def _enter_or_discard(self, phase: str, candidate: Candidate) -> None:
         """Enter a phase; asked to stop here, leave nothing behind that was never committed."""
         try:
-            self._enter(phase)
+            self._enter(phase, 0)
         except Interrupted:
             self._publisher.discard(candidate.number)
             raise
@@ -105,25 +126,25 @@ class Conclusion:
     def _evaluate(self, model: Classifier) -> Evaluated:
         """Write the weights, and run the model and those before it over everything that they are judged on."""
         digest = write_weights(self._layout, self._episode.id, model)
-        batch_size, parent = self._settings.evaluation.batch_size, self._materials.parent
-        predictions = predict_domains(model, self._images, batch_size)
+        batch_size, parent = self._settings.evaluation.batch_size, self.materials.parent
+        predictions = predict_domains(model, self._images, batch_size, seen=self._seen)
         if parent is not None:
             self._models.predict(parent)
         before = None if parent is None else self._models.load(parent)
-        write_insight(self._layout, self._materials, before, model, batch_size)
+        write_insight(self._layout, self.materials, before, model, batch_size)
         return Evaluated(model, digest, predictions, self._measure_earlier())
 
     def _measure_earlier(self) -> tuple[Accuracy, ...]:
         """The source model and the one before on the new domain: entries above R's diagonal, for FWT and for the gain."""
         entries: list[Accuracy] = []
-        own = (self._materials.domain,)
-        for version in self._materials.earlier_versions:
+        own = (self.materials.domain,)
+        for version in self.materials.earlier_versions:
             entries += self._rows.make(self._models.predict(version, own), own, version.version)
         return tuple(entries)
 
     def _judge(self, evaluated: Evaluated) -> tuple[Candidate, GateOutcome]:
         """The model as the next version, and what the gate says to it."""
-        parent = self._materials.parent
+        parent = self.materials.parent
         with self._store.reading() as tx:
             number, episode_number = tx.versions.next_number(), tx.episodes.next_number()
             promoted = tx.versions.find_latest(VersionState.PROMOTED)
@@ -150,10 +171,10 @@ class Conclusion:
         memory = None
         # What a rejected model takes for labels is not worth remembering.
         if staged.sha256 is not None and outcome.memory is not None:
-            memory = write_memory(self._layout, self._materials, outcome.memory, self._settings)
+            memory = write_memory(self._layout, self.materials, outcome.memory, self._settings)
         report = outcome.report | {MEMORY_IMAGES: len(memory or ())}
-        if self._materials.taught:
-            report[TAUGHT] = sorted(self._materials.taught)
+        if self.materials.taught:
+            report[TAUGHT] = sorted(self.materials.taught)
         with self._store.writing(PATIENCE_SECONDS) as tx:
             self._commit_version(tx, candidate, staged, earlier)
             self._commit_domain(tx, candidate, staged, memory, find_known(report))

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from adaptd.episodes.concluding import Conclusion, Finished
 from adaptd.episodes.leases import LEASE_SECONDS, PATIENCE_SECONDS, holding_lease
@@ -15,6 +16,7 @@ from adaptd.episodes.materials import read_materials
 from adaptd.episodes.novelty import Assessment
 from adaptd.episodes.settings import resolve_project
 from adaptd.episodes.sweep import sweep_episodes
+from adaptd.episodes.telling import Audience, Telling, describe_work
 from adaptd.errors import (
     AdaptdError,
     CheckpointError,
@@ -22,24 +24,23 @@ from adaptd.errors import (
     EpisodeError,
     IntakeError,
     NothingToLearn,
-    StoreBusy,
 )
 from adaptd.learning.backbones import Classifier, build_classifier
 from adaptd.learning.checkpoint import read_checkpoint, write_checkpoint
-from adaptd.learning.depth import limit_threads, make_ready
+from adaptd.learning.depth import make_ready
+from adaptd.learning.devices import use_threads
 from adaptd.learning.loop import Training
 from adaptd.learning.origins import ORIGINS
 from adaptd.learning.plan import Plan
-from adaptd.learning.reports import StepReport
 from adaptd.learning.weights import load_weights
+from adaptd.pace import ignore
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
-from adaptd.records import SUPERVISED, DomainState, Episode, EventKind, Lease, Progress, Version
+from adaptd.records import SUPERVISED, DomainState, Episode, EventKind, Lease, Version
 from adaptd.releases.weights import load_version
 from adaptd.signals import Stop
 from adaptd.store import Store
 
-PROGRESS_SECONDS = 1.0
 CHECKPOINTS_KEPT = 2
 
 FAILURES = (EpisodeError, ConfigError, IntakeError)
@@ -47,24 +48,21 @@ FAILURES = (EpisodeError, ConfigError, IntakeError)
 
 log = logging.getLogger(__name__)
 
-ShowStep = Callable[[StepReport, float | None], None]
-"""Told of every step, with the accuracy measured on the source test set after the last whole epoch."""
-
 
 class EpisodeRunner:
     """Runs one queued or interrupted episode, until it is done or `stop` is requested."""
 
     def __init__(
-        self, project: Project, store: Store, episode: Episode, show: ShowStep | None = None, stop: Stop | None = None
+        self, project: Project, store: Store, episode: Episode, audience: Audience | None = None, stop: Stop | None = None
     ) -> None:
         self._project = resolve_project(project, episode)
         self._settings = self._project.settings
         self._store = store
         self._episode = episode
         self._layout = Layout(project.state)
-        self._show = show
+        self._audience = audience or Audience()
         self._stop = stop or Stop()
-        self._progressed = self._checkpointed = time.monotonic()
+        self._checkpointed = time.monotonic()
         self._training: Training | None = None
 
     def run(self) -> Finished:
@@ -102,25 +100,35 @@ class EpisodeRunner:
         model = self._start_model(materials.parent)
         is_source = self._episode.method == SUPERVISED
         plan = Plan.for_source(self._settings) if is_source else Plan.for_adaptation(self._settings, self._episode.method)
-        limit_threads(plan)
+        use_threads(plan.threads)
+        model.to(plan.device)
+        if not is_source:
+            self._audience.phase("comparing", 0, 0)
         known = Assessment(self._project, self._store, materials, lease, self._stop.check).run(model)
         folder = self._layout.activations(self._episode.id)
-        ready = make_ready(model, materials.open_data(), plan, folder, lambda done, total: self._prepare(lease, done, total))
+        telling = Telling(self._store, self._episode.id, lease, self._audience)
+        enter = partial(self._enter, telling)
+        telling.prepare()
+        ready = make_ready(model, materials.open_data(), plan, folder, partial(self._prepare, telling))
         training = self._training = Training(ready.model, ready.data, ready.plan)
         self._resume(training, materials.domain.name)
         self._stop.check()
-        self._progress(lease, Progress("preparing", training.step, training.steps))
-        self._train(training, lease)
-        conclusion = Conclusion(self._project, self._store, materials, lease, lambda phase: self._enter(lease, phase))
+        self._audience.say(describe_work(training, materials.domain.name))
+        conclusion = Conclusion(self._project, self._store, materials, lease, enter, telling.saw)
+        training.model.seen, images = telling.saw, sum(map(len, training.data.every)) + training.method.look_images
+        telling.enter("looking", images=images, step=training.step, steps=training.steps)
+        self._train(training, lease, telling, conclusion)
+        enter("looking", images)
         outcome = training.finish()
+        training.model.seen = ignore  # it is copied to be exported, and nobody who looks on can be
         finished = conclusion.run(model, replace(outcome, report=outcome.report | known | ready.report))
         sweep_episodes(self._store, self._layout)
         return finished
 
-    def _enter(self, lease: Lease, phase: str) -> None:
+    def _enter(self, telling: Telling, phase: str, images: int = 0) -> None:
         """Stop here if asked to; else tell what comes next."""
         self._stop.check()
-        self._progress(lease, Progress(phase, 1, 1))
+        telling.enter(phase, images=images)
 
     def _start_model(self, parent: Version | None) -> Classifier:
         if parent is not None:
@@ -151,38 +159,27 @@ class EpisodeRunner:
         if known:
             log.warning("the episode on %s starts afresh: none of its checkpoints can be used", domain)
 
-    def _prepare(self, lease: Lease, done: int, total: int) -> None:
+    def _prepare(self, telling: Telling, done: int, total: int) -> None:
         """Between two passes below what is trained: stop if asked to, or tell how far it is."""
         self._stop.check()
-        if time.monotonic() - self._progressed >= PROGRESS_SECONDS:
-            self._progress(lease, Progress("preparing", done, total))
+        telling.reach(done, total)
 
-    def _train(self, training: Training, lease: Lease) -> None:
+    def _train(self, training: Training, lease: Lease, telling: Telling, conclusion: Conclusion) -> None:
         every = self._settings.training.checkpoint_seconds
-        accuracy = None
-        for report in training:
+        accuracy, show, look = None, self._audience.step, training.method.look_images
+        for step in training:
+            after = conclusion.images_to_see * (training.seconds_per_image + telling.seconds_below)
+            report = step if step.seconds_left is None else replace(step, seconds_left=step.seconds_left + after)
             now, is_last = time.monotonic(), report.step == report.steps
-            if now - self._progressed >= PROGRESS_SECONDS or is_last:
-                live = {"losses": report.losses, "multipliers": report.multipliers, "learning_rate": report.learning_rate}
-                live["health"] = report.health
-                self._progress(lease, Progress("training", report.step, report.steps, live))
+            telling.step(report, look)
             # The last one always: what follows may take long and be stopped too.
             if now - self._checkpointed >= every or is_last or self._stop.requested:
                 self._checkpoint(training, lease)
-            if self._show is not None:
+            if show is not None:
                 if report.step % training.epoch_steps == 0:
                     accuracy = training.measure_source()
-                self._show(report, accuracy)
+                show(report, accuracy)
             self._stop.check()
-
-    def _progress(self, lease: Lease, progress: Progress) -> None:
-        """Tell how far it is, if the database lets us: nobody needs to know."""
-        self._progressed = time.monotonic()
-        try:
-            with self._store.writing() as tx:
-                tx.episodes.progress(self._episode.id, lease, progress)
-        except StoreBusy as problem:
-            log.warning("progress was not recorded: %s", problem)
 
     def _checkpoint(self, training: Training, lease: Lease) -> None:
         self._checkpointed = time.monotonic()

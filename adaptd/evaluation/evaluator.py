@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from adaptd.evaluation.shift import View
 from adaptd.library.imageset import ImageSet
+from adaptd.pace import Seen, ignore
 
 PIXELS_PER_PASS = 2_000_000
 """512 images of 62 pixels squared: more take gigabytes of activations, and no pass is faster for it."""
@@ -28,7 +29,7 @@ class Measurement:
         return self.correct / self.n
 
 
-def predict(model: nn.Module, images: ImageSet, batch_size: int) -> NDArray[np.float32]:
+def predict(model: nn.Module, images: ImageSet, batch_size: int, seen: Seen = ignore) -> NDArray[np.float32]:
     """Logits, float32 [n, classes], row for row of `images`.
 
     Args:
@@ -36,6 +37,7 @@ def predict(model: nn.Module, images: ImageSet, batch_size: int) -> NDArray[np.f
             every part of it is put back into the mode it came in.
         images: read in batches, so that a memory map never has to be in memory as a whole.
         batch_size: of the forward passes; fewer where images are large.
+        seen: told of each of them.
     """
     if len(images) == 0:
         raise ValueError("there are no images to predict")
@@ -45,8 +47,11 @@ def predict(model: nn.Module, images: ImageSet, batch_size: int) -> NDArray[np.f
     try:
         with torch.inference_mode():
             count = min(batch_size, max(1, PIXELS_PER_PASS // (images.pixels.shape[2] * images.pixels.shape[3])))
-            starts = range(0, len(images), count)
-            return np.concatenate([_forward(model, images.pixels[i : i + count], device) for i in starts])
+            answers = []
+            for start in range(0, len(images), count):
+                answers.append(_forward(model, images.pixels[start : start + count], device))
+                seen(len(answers[-1]))
+            return np.concatenate(answers)
     finally:
         # Not model.train(): parts may have been frozen in eval mode on purpose.
         for module, training in modes:
@@ -97,11 +102,11 @@ def view(model: Viewed, images: ImageSet, classes: int, batch_size: int) -> View
     return View(features=both[:, classes:], logits=both[:, :classes])
 
 
-def measure(model: nn.Module, images: ImageSet, batch_size: int) -> Measurement:
+def measure(model: nn.Module, images: ImageSet, batch_size: int, seen: Seen = ignore) -> Measurement:
     """How many of the labelled images the model gets right."""
     if images.labels is None:
         raise ValueError("an accuracy can only be measured on labelled images")
-    predicted = predict(model, images, batch_size).argmax(axis=1)
+    predicted = predict(model, images, batch_size, seen).argmax(axis=1)
     return Measurement(correct=int((predicted == images.labels).sum()), n=len(images))
 
 

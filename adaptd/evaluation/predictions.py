@@ -11,6 +11,7 @@ from torch import nn
 from adaptd.evaluation.estimators import estimate_accuracy
 from adaptd.evaluation.evaluator import predict
 from adaptd.library.imageset import ImageSet
+from adaptd.pace import Seen, ignore
 from adaptd.records import Domain
 
 MOST_LEARNED = 4000
@@ -90,17 +91,32 @@ class Predictions:
         return estimate_accuracy(self.source.logits, self.source.labels, self.unlabelled[domain_id].logits)
 
 
+def count_images(images: DomainImages) -> int:
+    """How many images `predict_domains` runs a model over."""
+    total = 0
+    for domain in images.domains:
+        own = [images.open_test(domain)]
+        if not images.has_test(domain):
+            own += [images.open_unlabelled(domain), images.open_memory(domain)]
+        total += sum(len(found) for found in own if found is not None)
+    return total
+
+
 def predict_domains(
-    model: nn.Module, images: DomainImages, batch_size: int, domains: Sequence[Domain] | None = None
+    model: nn.Module,
+    images: DomainImages,
+    batch_size: int,
+    domains: Sequence[Domain] | None = None,
+    seen: Seen = ignore,
 ) -> Predictions:
-    """Run a model over everything it is judged on: all domains, or the source and some others."""
+    """Run a model over everything it is judged on: all domains, or the source and some others; `seen` is told how far it is."""
     tests: dict[int, Prediction] = {}
     unlabelled: dict[int, Prediction] = {}
     memories: dict[int, Prediction] = {}
     learned: dict[int, Prediction] = {}
 
     def run(found: ImageSet) -> Prediction:
-        return Prediction(predict(model, found, batch_size), found.labels)
+        return Prediction(predict(model, found, batch_size, seen), found.labels)
 
     for domain in images.domains if domains is None else dict.fromkeys((images.source, *domains)):
         test = images.open_test(domain)

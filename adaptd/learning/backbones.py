@@ -12,9 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from adaptd.errors import ConfigError
+from adaptd.learning.devices import has_fast_halves
 from adaptd.learning.origins import EFFICIENTNET_LITE0, TIMM_PREFIX
 from adaptd.learning.settings import ModelSettings
 from adaptd.learning.torchvision_compat import import_timm, import_torchvision
+from adaptd.pace import Seen, ignore
 
 LENETS = {"lenet5": (6, 16, (120, 84)), "lenet": (20, 50, (500,))}
 """LeNet-5 as LeCun drew it, and Caffe's wider one: filters of the two convolutions, then the hidden layers."""
@@ -22,6 +24,8 @@ LENETS = {"lenet5": (6, 16, (120, 84)), "lenet": (20, 50, (500,))}
 
 class Classifier(nn.Module):
     """f, q and h. Takes float images [n, 3, H, W] in 0…1 and normalises them itself.
+
+    Who looks at many images without learning from them tells `seen`, so that people see how far that is.
 
     Args:
         settings: what it was built from, with its classes in output order.
@@ -31,6 +35,7 @@ class Classifier(nn.Module):
 
     mean: Tensor
     std: Tensor
+    seen: Seen = staticmethod(ignore)
 
     def __init__(self, settings: ModelSettings, encoder: nn.Module, features: int) -> None:
         super().__init__()
@@ -48,12 +53,19 @@ class Classifier(nn.Module):
 
     def encode(self, images: Tensor) -> Tensor:
         """f(x), [n, features]."""
-        features: Tensor = self.encoder(self.normalise(images))
+        taken = self.normalise(images)
+        features: Tensor
+        if torch.is_grad_enabled() and has_fast_halves(images.device):  # looks and evaluations stay exact
+            with torch.autocast(images.device.type, dtype=torch.bfloat16):
+                features = self.encoder(taken)
+            return features.float()
+        features = self.encoder(taken)
         return features
 
     def normalise(self, images: Tensor) -> Tensor:
         """What the encoder takes."""
-        return (images - self.mean) / self.std
+        # Channels last: up to a third faster, there and back (benchmarks/channels_last.py).
+        return ((images - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
 
     def embed(self, features: Tensor) -> Tensor:
         """normalise(q(f)), [n, projector_output]: what the bank holds."""

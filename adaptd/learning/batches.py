@@ -39,6 +39,11 @@ class EpisodeData:
         if self.target is not None and self.target.labels is not None:  # a method must not see them
             object.__setattr__(self, "target", self.target.unlabelled())
 
+    @property
+    def every(self) -> tuple[ImageSet, ...]:
+        """All that an episode looks at, in the order of the bank."""
+        return (self.source, *self.memories, *(() if self.target is None else (self.target,)))
+
     def first_row(self, position: int) -> int:
         """The bank row at which the source (0), memory i (i + 1) or the target (last) begins."""
         return sum(map(len, (self.source, *self.memories)[:position]))
@@ -138,25 +143,22 @@ class Batch:
 
 
 class Batches:
-    """Batch number i of an episode, for any i. The last pool sets the pace: its passes are the epochs."""
+    """On the processor, batch number i of an episode, for any i. The last pool sets the pace: its passes are the epochs."""
 
-    def __init__(
-        self, pools: Sequence[Pool], epochs: int, seed: int, augmentation: Augmentation | None, device: str = "cpu"
-    ) -> None:
+    def __init__(self, pools: Sequence[Pool], epochs: int, seed: int, augmentation: Augmentation | None) -> None:
         self.pools = tuple(pools)
         self.steps = epochs * self.pools[-1].slices if self.pools else 0
         self._seed = seed
-        self._augmentation, self._device = augmentation, device
+        self._augmentation = augmentation
         self._orders: dict[str, tuple[int, Tensor]] = {}
 
     def __getitem__(self, step: int) -> Batch:
         """Read, augment and cut the batch of a step."""
         chosen = [self._indices(pool, step) for pool in self.pools]
         made = isinstance(self.pools[0].sets[0], ViewedSet)
-        images = (self._views(chosen, step) if made else self._augmented(chosen, step)).to(self._device)
-        rows = [(pool.first_row + indices).to(self._device) for pool, indices in zip(self.pools, chosen, strict=True)]
+        images = self._views(chosen, step) if made else self._augmented(chosen, step)
+        rows = [pool.first_row + indices for pool, indices in zip(self.pools, chosen, strict=True)]
         labels = [pool.read_labels(indices.numpy()) for pool, indices in zip(self.pools, chosen, strict=True)]
-        labels = [None if own is None else own.to(self._device) for own in labels]
         views = images.tensor_split(np.cumsum([len(indices) for indices in chosen])[:-1].tolist())
         parts = tuple(map(BatchPart, [pool.name for pool in self.pools], views, rows, labels))
         return Batch(images, torch.cat(rows), parts, step, self.steps, self._seed, made)

@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from adaptd.learning.activations import Show, Store, count_changed
 from adaptd.learning.backbones import LENETS, Classifier
 from adaptd.learning.batches import EpisodeData
 from adaptd.learning.cut import cut, find_last_stage
+from adaptd.learning.devices import use_threads
 from adaptd.learning.plan import Plan
 from adaptd.learning.settings import Depth
 from adaptd.records import SUPERVISED
@@ -56,18 +55,13 @@ def make_ready(model: Classifier, data: EpisodeData, plan: Plan, folder: Path, s
     told: dict[str, Any] = {"trained": depth, "why": why}
     if depth == "all":
         return Ready(model, data, plan, {DEPTH: told})
-    limit_threads(plan)
+    use_threads(plan.threads)
     parts = cut(model.to(plan.device), depth)
     store = Store(folder, parts, plan)
     views = 1 + count_changed(plan)
     told |= {"views": views, "bytes": views * store.count_bytes(count_images(data))}
     log.info("trained: %s (%s); %s views of each image are run through the rest once", depth, why, views)
     return Ready(parts.upper, store.open(data, show), plan, {DEPTH: told})
-
-
-def limit_threads(plan: Plan) -> None:
-    """Let torch work with the plan's threads, also before anything is trained."""
-    torch.set_num_threads(plan.threads)
 
 
 def choose_depth(model: Classifier, data: EpisodeData, plan: Plan) -> tuple[Depth, str]:

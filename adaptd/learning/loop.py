@@ -18,12 +18,14 @@ from adaptd.learning.augment import Augmentation
 from adaptd.learning.backbones import Classifier
 from adaptd.learning.batches import Batch, Batches, EpisodeData
 from adaptd.learning.checkpoint import State
+from adaptd.learning.devices import CPU, Ahead
 from adaptd.learning.methods.base import Update, create_method
 from adaptd.learning.parameters import under
 from adaptd.learning.plan import Plan, falling
 from adaptd.learning.reports import Outcome, StepReport, Tally
 from adaptd.learning.stepper import NotFinite
 from adaptd.learning.survey import Surveys, survey, survey_all, training_mode
+from adaptd.learning.timing import Timing
 from adaptd.learning.watch import Watch
 
 
@@ -38,10 +40,13 @@ class Training:
         self.model, self.data, self.plan = model.to(plan.device), data, plan
         self.method = create_method(plan, model, data)
         augmentation = Augmentation(plan.augmentation) if plan.augmentation else None
-        self.batches = Batches(self.method.pools, plan.epochs, plan.seed, augmentation, plan.device)
+        self.batches = Batches(self.method.pools, plan.epochs, plan.seed, augmentation)
+        read = self.batches.__getitem__
+        self._read = read if plan.device == CPU else Ahead(read, self.batches.steps, plan.device).__getitem__
         self._tally = Tally()
         self.watch = Watch(self.model, data, plan)
         self._begun = False
+        self._timing = Timing()
         torch.set_num_threads(plan.threads)
 
     @property
@@ -60,6 +65,11 @@ class Training:
         """How many steps are done."""
         return self._tally.step
 
+    @property
+    def seconds_per_image(self) -> float:
+        """What it takes the model to look at an image; 0 before it has."""
+        return self._tally.survey_seconds / sum(map(len, self.data.every))
+
     def begin(self) -> None:
         """Look at everything for the first time; nothing to do where that was done."""
         if self._begun:
@@ -67,10 +77,13 @@ class Training:
         start = time.perf_counter()
         torch.set_num_threads(self.plan.threads)
         surveys = survey_all(self.model, self.data)
+        self._tally.survey_seconds = time.perf_counter() - start
         self.watch.begin(surveys.target)
         if self.watch.trust is not None:
             self.method.check(self.watch.trust)
+        looking = time.perf_counter()
         self.method.begin(surveys)
+        self._tally.look_seconds = time.perf_counter() - looking
         self._tally.before = _cross_entropies(surveys)
         self._tally.seconds += time.perf_counter() - start
         self._begun = True
@@ -119,7 +132,7 @@ class Training:
         tensors = self.method.parameters.tensors()
         tensors |= {f"method.{name}": value for name, value in self.method.tensors().items()}
         # Copies: the episode goes on while the state is being written.
-        copies = {name: value.clone(memory_format=torch.contiguous_format) for name, value in tensors.items()}
+        copies = {name: value.cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()}
         facts = {"fingerprint": self._fingerprint, "threads": torch.get_num_threads(), "tally": asdict(self._tally)}
         facts["watch"] = self.watch.state()
         return State(copies, facts)
@@ -144,29 +157,45 @@ class Training:
 
     def _take_step(self, step: int) -> StepReport:
         start = time.perf_counter()
-        batch = self.batches[step]
-        if step and step % self.epoch_steps == 0:
-            self.method.begin_epoch(step // self.epoch_steps)
-            self.watch.look(step)
-            self.watch.check()
+        batch = self._read(step)
+        looked = self._look(step) if step and step % self.epoch_steps == 0 else 0.0
         if self.method.converged and self._tally.converged_at is None:
             self._tally.converged_at = step
         update = None
         with suppress(NotFinite):
             update = self._update(batch)
-        done = update or Update({})
+        done, seconds = update or Update({}), time.perf_counter() - start
+        self._timing.add(seconds - looked)
         return StepReport(
             step=step + 1,
             steps=self.steps,
             learning_rate=self._rate,
             images=len(batch.rows),
-            seconds=time.perf_counter() - start,
+            seconds=seconds,
             skipped=update is None,
             losses=dict(done.losses),
             norms=dict(done.norms),
             multipliers=dict(done.multipliers),
             health=self.watch.newest,
+            seconds_left=self._seconds_left(step + 1),
         )
+
+    def _look(self, step: int) -> float:
+        """Look at everything before an epoch begins; the seconds that took."""
+        start = time.perf_counter()
+        self.method.begin_epoch(step // self.epoch_steps)
+        self.watch.look(step)
+        self.watch.check()
+        self._tally.look_seconds = time.perf_counter() - start
+        return self._tally.look_seconds
+
+    def _seconds_left(self, step: int) -> float | None:
+        """Steps, the looks between them, and the survey of everything at the end."""
+        one, tally = self._timing.step_seconds(), self._tally
+        if one is None:
+            return None
+        looks = (self.steps - 1) // self.epoch_steps - (step - 1) // self.epoch_steps
+        return one * (self.steps - step) + tally.look_seconds * (1 + looks) + tally.survey_seconds
 
     def _update(self, batch: Batch) -> Update:
         """One update and its steps, or nothing at all.
@@ -198,11 +227,11 @@ class Training:
 
     @cached_property
     def _fingerprint(self) -> str:
-        """What a checkpoint must agree with: model, method, plan and images. Threads come from the checkpoint instead."""
-        facts = (self.model.settings, self.method.parameters.describe(), replace(self.plan, threads=0))
+        """What a checkpoint must agree with: model, method, plan and images. It moves between devices, and brings its threads."""
+        facts = (self.model.settings, self.method.parameters.describe(), replace(self.plan, threads=0, device=CPU))
         digest = hashlib.sha256(repr(facts).encode())
-        for images in (self.data.source, *self.data.memories, self.data.target):
-            for column in () if images is None else (images.ids, images.labels):
+        for images in self.data.every:
+            for column in (images.ids, images.labels):
                 digest.update(b"|" if column is None else column.tobytes() + b"|")
         return digest.hexdigest()
 

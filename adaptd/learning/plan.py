@@ -6,6 +6,7 @@ from typing import Protocol
 
 from adaptd.errors import ConfigError
 from adaptd.learning.backbones import LENETS
+from adaptd.learning.devices import resolve_device
 from adaptd.learning.methods.options import GuardedOptions
 from adaptd.learning.methods.registry import RuleName, get_entry
 from adaptd.learning.methods.settings import MethodSettings, choose_rule, find_ignored
@@ -112,6 +113,7 @@ class Plan:
             threads=t.threads or cpu_count(),
             augmentation=settings.augmentation,
             memory=settings.memory,
+            device=resolve_device(t.device),
             depth=t.depth if entry.trains else "all",
             views=t.views,
         )
@@ -138,6 +140,7 @@ class Plan:
             threads=t.threads or cpu_count(),
             augmentation=settings.augmentation if s.augment else None,
             memory=settings.memory,
+            device=resolve_device(t.device),
             depth=s.depth if s.epochs else "all",
             views=t.views,
         )

@@ -11,7 +11,7 @@ from adaptd.learning.grcl import MemorySelection
 class StepReport:
     """One step: `step` of `steps` done. A skipped step met a value that was not finite, and changed nothing.
 
-    `health` is of the newest look at the target.
+    `health` is of the newest look at the target; `seconds_left` is until the end of training, None while that cannot be told.
     """
 
     step: int
@@ -24,6 +24,7 @@ class StepReport:
     norms: dict[str, float]
     multipliers: dict[str, float]
     health: dict[str, float]
+    seconds_left: float | None = None
 
     @property
     def active(self) -> dict[str, bool]:
@@ -49,6 +50,8 @@ class Tally:
     active: dict[str, float] = field(default_factory=dict)
     before: dict[str, float | None] = field(default_factory=dict)
     converged_at: int | None = None
+    survey_seconds: float = 0.0
+    look_seconds: float = 0.0
 
     def add(self, report: StepReport) -> None:
         """Count a step."""

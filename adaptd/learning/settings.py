@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from adaptd.sections import NAME_PATTERN, Count, CountOrZero, Momentum, NotNegative, Positive, Section, Share
+from adaptd.sections import DEVICE_PATTERN, NAME_PATTERN, Count, CountOrZero, Momentum, NotNegative, Positive, Section, Share
 
 Depth = Literal["all", "last-stage", "classifier"]
 """What of a model is trained: all of it, its last stage and what follows, or projector and classifier alone."""
@@ -107,6 +107,11 @@ class TrainingSettings(Section):
         description="fail an episode that unlearns more than this share of the classes on its domain, two at least; 1: never",
     )
     threads: CountOrZero = Field(0, description="CPU threads; 0: what affinity and quota allow")
+    device: str = Field(
+        "auto",
+        pattern=DEVICE_PATTERN,
+        description="what episodes and the source run on: cpu, cuda, cuda:1, mps; auto: a GPU where torch sees one",
+    )
 
     @model_validator(mode="after")
     def _something_left_for_the_target(self) -> Self:

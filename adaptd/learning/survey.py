@@ -1,4 +1,7 @@
-"""A model's view of whole image sets, without augmentation and without leaving a trace in the model."""
+"""A model's view of whole image sets, without augmentation and without leaving a trace in the model.
+
+Whatever the model runs on, the view is gathered on the processor.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -88,7 +91,7 @@ def mean_probabilities(
                 changed = (
                     _read(model, images, rows, view) if isinstance(images, ViewedSet) else change(_read(model, images, rows))
                 )
-                total[rows[0] : rows[-1] + 1] += functional.softmax(model(changed).to(total.dtype), dim=1)
+                total[rows[0] : rows[-1] + 1] += functional.softmax(model(changed).cpu().to(total.dtype), dim=1)
     return total / (1 + views)
 
 
@@ -102,19 +105,20 @@ def survey(model: Classifier, images: ImageSet, rows: NDArray[np.int64] | None =
     with torch.no_grad(), training_mode(model, on=False):
         for start, piece in enumerate(_pieces(rows)):
             encoded = model.encode(_read(model, images, piece))
-            logits.append(model.classify(encoded))
-            keys.append(model.embed(encoded))
+            logits.append(model.classify(encoded).cpu())
+            keys.append(model.embed(encoded).cpu())
             if labels is None:
-                features.append(encoded)
+                features.append(encoded.cpu())
             else:  # sums, not features: a source may be large
                 own = labels[start * IMAGES_PER_PASS :][: len(piece)]
                 members = functional.one_hot(own, classes).float()
                 sums = sums + members.T @ functional.normalize(encoded, dim=1)
+    sums = sums.cpu()
     every = torch.cat(logits) if logits else sums.new_zeros(0, classes)
     projected = torch.cat(keys) if keys else sums.new_zeros(0, model.settings.projector_output)
     if labels is None:
         return Survey(every, projected, torch.cat(features), None, None)
-    entropy = functional.cross_entropy(every.double(), labels).item() if len(rows) else None
+    entropy = functional.cross_entropy(every.double(), labels.cpu()).item() if len(rows) else None
     return Survey(every, projected, None, functional.normalize(sums, dim=1) if len(rows) else None, entropy)
 
 
@@ -124,6 +128,7 @@ def _pieces(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
 
 def _read(model: Classifier, images: ImageSet, rows: NDArray[np.int64], view: int = 0) -> Tensor:
     """Some images as the model takes them, where the model is."""
+    model.seen(len(rows))
     if isinstance(images, ViewedSet):
         return images.read(rows, view).to(model.mean.device)
     return to_float(torch.from_numpy(np.asarray(images.pixels[rows])).to(model.mean.device))

@@ -32,12 +32,28 @@ from adaptd.errors import ConfigError
 from adaptd.learning.torchvision_compat import import_torchvision
 print(import_torchvision().__version__)
 from adaptd.learning.backbones import check_backbone
+from adaptd.learning.devices import list_devices, resolve_device
+print(", ".join(list_devices()))
+for check, name in zip((check_backbone, resolve_device), sys.argv[1:]):
+    try:
+        check(name)
+        print()
+    except ConfigError as problem:
+        print(problem)
+"""
+"""Prints torchvision's version, torch's devices, and what is wrong with the backbone and with the device; a line each."""
+
+ANSWERING = """
+import sys
+from adaptd.errors import ConfigError
+from adaptd.publishing.session import find_providers, list_devices
+print(", ".join(list_devices()))
 try:
-    check_backbone(sys.argv[1])
+    find_providers(sys.argv[1])
 except ConfigError as problem:
     print(problem)
 """
-"""Prints torchvision's version and, where there is no such backbone, that."""
+"""Prints ONNX Runtime's devices and what is wrong with the one wanted."""
 WAL_BUG_FIXED = (3, 51, 3)
 
 
@@ -57,6 +73,7 @@ def examine(project: Project) -> Iterator[Finding]:
         _python,
         _packages,
         _training,
+        _serving,
         _weights,
         _sqlite,
         _threads,
@@ -95,23 +112,40 @@ def _packages(_: Project) -> Iterator[Finding]:
 
 
 def _training(project: Project) -> Iterator[Finding]:
-    """In a process of its own: torch is large, and may fail to load in ways that kill."""
-    command = [sys.executable, "-c", LOADING, project.settings.model.backbone]
-    try:
-        run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    except subprocess.TimeoutExpired:
-        yield Finding("training", "fail", "torch did not load within 120 s", "look for a full disk or a very busy machine")
+    settings = project.settings
+    run = _run(LOADING, settings.model.backbone, settings.training.device)
+    if isinstance(run, str):
+        remedy = "install matching torch and torchvision (constraints.txt has a tested pair); look for a very busy machine"
+        yield Finding("training", "fail", run, remedy)
         return
+    version, devices, no_backbone, no_device = run[:4]
+    yield Finding("training", "ok", f"torch and torchvision {version} load")
+    yield _found("training device", f"{settings.training.device}; torch sees {devices}", no_device, "set training.device")
+    yield _found("backbone", settings.model.backbone, no_backbone, "set model.backbone")
+
+
+def _serving(project: Project) -> Iterator[Finding]:
+    run = _run(ANSWERING, project.settings.serving.device)
+    if isinstance(run, str):
+        yield Finding("serving", "fail", run, "install onnxruntime again")
+        return
+    fact = f"{project.settings.serving.device}; ONNX Runtime has {run[0]}"
+    yield _found("serving device", fact, run[1], "set serving.device")
+
+
+def _found(name: str, fact: str, problem: str, remedy: str) -> Finding:
+    return Finding(name, "fail", problem, remedy) if problem else Finding(name, "ok", fact)
+
+
+def _run(program: str, *words: str) -> list[str] | str:
+    """The lines that a program prints, or why it does not; in a process of its own: it may fail in ways that kill."""
+    try:
+        run = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=120, check=False)
+    except subprocess.TimeoutExpired:
+        return "it did not load within 120 s"
     if run.returncode == 0:
-        version, _, unknown = run.stdout.strip().partition("\n")
-        yield Finding("training", "ok", f"torch and torchvision {version} load")
-        if unknown:
-            yield Finding("backbone", "fail", unknown, "set model.backbone")
-        else:
-            yield Finding("backbone", "ok", project.settings.model.backbone)
-    else:
-        last = (run.stderr.strip().splitlines() or [f"exit {run.returncode}"])[-1]
-        yield Finding("training", "fail", last, "install matching torch and torchvision (constraints.txt has a tested pair)")
+        return [*run.stdout.split("\n"), "", "", ""]
+    return (run.stderr.strip().splitlines() or [f"exit {run.returncode}"])[-1]
 
 
 def _weights(project: Project) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from typing import Any
 from adaptd.evaluation.matrix import Matrix
 from adaptd.evaluation.metrics import summarize
 from adaptd.project.lock import Holder
-from adaptd.records import EVERYTHING, Domain, Episode, EpisodeState, Version, VersionState
+from adaptd.records import EVERYTHING, SECONDS_LEFT, Domain, Episode, EpisodeState, Version, VersionState
 from adaptd.releases.matrix import read_matrix
 from adaptd.releases.served import read_accuracies
 from adaptd.store import Transaction
@@ -138,14 +138,5 @@ def describe_running(tx: Transaction, episode: Episode) -> dict[str, Any]:
         "live": progress.live,
         "novelty": episode.report.get("novelty", {}).get("message"),
         "attempts": episode.attempts,
-        "eta_seconds": _eta(episode),
+        "eta_seconds": progress.live.get(SECONDS_LEFT),
     }
-
-
-def _eta(episode: Episode) -> float | None:
-    """Seconds left if it goes on as it went since its worker began."""
-    progress = episode.progress
-    done = progress.step - progress.since_step
-    if done <= 0 or progress.since is None or progress.updated_at is None:
-        return None
-    return (progress.updated_at - progress.since).total_seconds() * (progress.steps - progress.step) / done

@@ -13,7 +13,7 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 from adaptd.learning.methods.settings import MethodSettings
 from adaptd.learning.origins import LITE0_MEAN, LITE0_SIZE, LITE0_STD
 from adaptd.learning.settings import AugmentationSettings, MemorySettings, ModelSettings, SourceSettings, TrainingSettings
-from adaptd.sections import Count, CountOrZero, NotNegative, Positive, Section, Share
+from adaptd.sections import DEVICE_PATTERN, Count, CountOrZero, NotNegative, Positive, Section, Share
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Clock = r"([01]\d|2[0-3]):[0-5]\d"
@@ -132,6 +132,11 @@ class ServingSettings(Section):
     host: str = Field("127.0.0.1", description="address; anything but loopback needs a token")
     port: Port = Field(8080, description="port; 0: any free one")
     token: str = Field("", pattern=r"^[!-~]*$", description="clients must send it as `Authorization: Bearer …`; empty: none")
+    device: str = Field(
+        "auto",
+        pattern=DEVICE_PATTERN,
+        description="what models run on: cpu, cuda, cuda:1, mps; auto: a GPU where the installed ONNX Runtime is built for one",
+    )
     poll_seconds: Positive = Field(1.0, description="look for a new version this often")
     max_batch_size: Count = Field(64, description="images in one run of the model, those of several requests together")
     max_queue: Count = Field(256, description="waiting requests before clients are told to come back later")

@@ -1,5 +1,6 @@
 """The proof that an ONNX file is the model: both answer the same real images. Writing the file is `export`'s business."""
 
+import copy
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def check_parity(
     counted as ties. Without it, one undecided image in thousands would refuse a right export.
 
     Args:
-        model: its answers are the truth.
+        model: its answers are the truth; they are the processor's, as those of the file.
         path: the exported file.
         images: by domain; none may be empty.
         tolerance: for probabilities.
@@ -56,7 +57,7 @@ def check_parity(
     """
     if not images or not all(map(len, images.values())):
         raise ValueError("parity needs images of every domain")
-    session = _open_alone(path)
+    session, model = _open_alone(path), _on_processor(model)
     samples = {domain: spread(found, images_per_domain) for domain, found in images.items()}
     compared = {domain: _compare(model, session, sample) for domain, sample in samples.items()}
     max_error = max(float(np.abs(answer - truth).max()) for truth, answer in compared.values())
@@ -77,6 +78,11 @@ def check_parity(
         tolerance=tolerance,
         images={domain: len(sample) for domain, sample in samples.items()},
     )
+
+
+def _on_processor(model: Classifier) -> Classifier:
+    """The model, or a copy of one that is elsewhere: other devices round otherwise."""
+    return model if model.mean.device.type == "cpu" else copy.deepcopy(model).cpu()
 
 
 def _open_alone(path: Path) -> InferenceSession:

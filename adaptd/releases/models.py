@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from adaptd.evaluation.predictions import DomainImages, Predictions, predict_domains
 from adaptd.learning.backbones import Classifier
+from adaptd.pace import Seen, ignore
 from adaptd.project.layout import Layout
 from adaptd.records import Domain, Version
 from adaptd.releases.weights import load_version
@@ -15,15 +16,16 @@ class VersionModels:
     Ask it for few: it keeps every model until it goes itself.
     """
 
-    def __init__(self, layout: Layout, images: DomainImages, batch_size: int) -> None:
-        self._layout, self._images, self._batch_size = layout, images, batch_size
+    def __init__(self, layout: Layout, images: DomainImages, batch_size: int, seen: Seen = ignore, device: str = "cpu") -> None:
+        self._layout, self._images, self._batch_size, self._seen = layout, images, batch_size, seen
+        self._device = device
         self._models: dict[str, Classifier] = {}
         self._predictions: dict[str, Predictions] = {}
 
     def load(self, version: Version) -> Classifier:
         """The model of a version; not to be trained."""
         if version.weights_sha256 not in self._models:
-            self._models[version.weights_sha256] = load_version(self._layout, version)
+            self._models[version.weights_sha256] = load_version(self._layout, version).to(self._device)
         return self._models[version.weights_sha256]
 
     def predict(self, version: Version, domains: Sequence[Domain] | None = None) -> Predictions:
@@ -31,7 +33,7 @@ class VersionModels:
         known = self._predictions.get(version.weights_sha256)
         if known is not None:
             return known
-        predictions = predict_domains(self.load(version), self._images, self._batch_size, domains)
+        predictions = predict_domains(self.load(version), self._images, self._batch_size, domains, self._seen)
         if domains is None:
             self._predictions[version.weights_sha256] = predictions
         return predictions

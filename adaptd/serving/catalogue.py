@@ -34,6 +34,7 @@ class Catalogue:
         threads: of each session.
         swapped: called with every version that starts to be served.
         refused: called with the reason for every version that cannot be.
+        device: of each session, as serving.device names it.
     """
 
     def __init__(
@@ -42,12 +43,13 @@ class Catalogue:
         threads: int,
         swapped: Observer = lambda _: None,
         refused: Callable[[str], None] = lambda _: None,
+        device: str = "cpu",
     ) -> None:
         self.folder = folder
         self.current: Model | None = None
         self.versions: tuple[int, ...] = ()
         self.refusals: dict[int, tuple[Fingerprint, str]] = {}
-        self._threads = threads
+        self._threads, self._device = threads, device
         self._swapped = swapped
         self._refused = refused
         self._old: OrderedDict[int, Model] = OrderedDict()
@@ -127,7 +129,7 @@ class Catalogue:
         if version in self.refusals and self.refusals[version][0] == seen:
             return None
         try:
-            model = load_model(read_version(self.folder, version), self._threads)
+            model = load_model(read_version(self.folder, version), self._threads, self._device)
         except VersionUnusable as problem:
             # Replaced, never changed: another thread may be reading it.
             self.refusals = {**self.refusals, version: (seen, str(problem))}

@@ -19,13 +19,13 @@ from adaptd.serving.predictions import describe_prediction
 from adaptd.serving.session import Images, Model, load_model
 
 
-def open_version(folder: Path, version: int | None) -> Model:
+def open_version(folder: Path, version: int | None, device: str = "cpu") -> Model:
     """A version by number, or the largest good one."""
     if version is not None:
         if not (folder / str(version)).is_dir():
             raise ServingError(f"{folder.name} has no version {version} in {folder}: leave --version out for the newest")
-        return load_model(read_version(folder, version), cpu_count())
-    catalogue = Catalogue(folder, cpu_count())
+        return load_model(read_version(folder, version), cpu_count(), device)
+    catalogue = Catalogue(folder, cpu_count(), device=device)
     catalogue.refresh()
     return catalogue.get_current()
 

@@ -15,6 +15,7 @@ from adaptd.library.preprocessing import Limits
 from adaptd.machine import cpu_count, is_loopback
 from adaptd.observe.serving_metrics import ServingMetrics
 from adaptd.project.settings import ServingSettings
+from adaptd.publishing.session import find_providers
 from adaptd.serving.app import Application
 from adaptd.serving.batching import Batcher
 from adaptd.serving.catalogue import Catalogue
@@ -73,6 +74,7 @@ def run_server(settings: ServingSettings, folder: Path, limits: Limits, announce
         limits: what an image may cost.
         announce: told once where the server listens and what it serves.
     """
+    find_providers(settings.device)
     listener = listen(settings.host, settings.port)
     metrics = ServingMetrics()
     catalogue = Catalogue(
@@ -80,6 +82,7 @@ def run_server(settings: ServingSettings, folder: Path, limits: Limits, announce
         cpu_count(),
         lambda model: metrics.swapped(model.name, model.version),
         lambda _: metrics.refused(),
+        settings.device,
     )
     catalogue.refresh()
     model = catalogue.current

@@ -21,12 +21,12 @@ class Model:
     On the CPU, answers are the same to the last bit whatever batch an image is in (`tests/serving` holds it so).
     """
 
-    def __init__(self, content: VersionContent, threads: int) -> None:
+    def __init__(self, content: VersionContent, threads: int, device: str = "cpu") -> None:
         self.name = content.name
         self.version = content.version
         self.classes = content.classes
         self.preprocessing: Preprocessing = content.preprocessing
-        self._session = open_session(content.model, threads)
+        self._session = open_session(content.model, threads, device)
         size = self.preprocessing.image_size
         self.image_shape = (3, size, size)
         self.image_bytes = self.preprocessing.row_bytes
@@ -49,10 +49,10 @@ class Model:
                 raise VersionUnusable(f"version {self.version}: a batch of {batch} does not give {wanted} of float32")
 
 
-def load_model(content: VersionContent, threads: int) -> Model:
+def load_model(content: VersionContent, threads: int, device: str = "cpu") -> Model:
     """A warm model; VersionUnusable, and nothing else, where it is not available."""
     try:
-        model = Model(content, threads)
+        model = Model(content, threads, device)
         model.warm_up()
     except VersionUnusable:
         raise

@@ -385,13 +385,21 @@ def test_doctor_finds_what_is_wrong(adaptd, project):
         "database",
         "models folder",
         "serving port",
+        "training device",
+        "serving device",
+        "promoted version",
     } <= set(levels)
     (project / "inbox").rmdir()
     wrong = {"ADAPTD_SERVING__HOST": "x" * 300, "ADAPTD_MODEL__BACKBONE": "lennet5", "COLUMNS": "1000"}
+    wrong |= {"ADAPTD_TRAINING__DEVICE": "cuda:77", "ADAPTD_SERVING__DEVICE": "mps"}
     run = adaptd("--project", project, "doctor", env=wrong)
     assert run.returncode == 1
     assert "mkdir -p" in run.stdout
     assert "set serving.host" in run.stdout
     assert "there is no backbone named 'lennet5': did you mean lenet5" in run.stdout
+    assert "training.device is cuda:77, but torch sees" in run.stdout
+    assert "serving.device is mps, but this ONNX Runtime runs on" in run.stdout
+    refused = adaptd("--project", project, "serve", env={"ADAPTD_SERVING__DEVICE": "mps", "ADAPTD_SERVING__PORT": "0"})
+    assert (refused.returncode, "serving.device is mps" in refused.stderr) == (5, True)
     checked = adaptd("--project", project, "config", "check", env=wrong)
     assert (checked.returncode, "did you mean lenet5" in checked.stderr) == (5, True)

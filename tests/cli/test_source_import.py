@@ -58,3 +58,14 @@ def test_a_source_starts_from_the_weights_of_a_package(adaptd, pictures, tmp_pat
     ):
         found, published = file.get_tensor("encoder.conv_stem.weight"), kept.get_tensor("conv_stem.weight")
     assert (found - published).abs().max() < 1e-4
+
+
+def test_what_will_be_done_and_how_long_it_takes_is_told_first(adaptd, project, pictures):
+    """Images, epochs, steps and the device; after a few steps the time; then every phase until the version is there."""
+    run = adaptd("--project", project, "source", "import", pictures, "--epochs", "12", env={"ADAPTD_TRAINING__THREADS": "1"})
+    assert run.returncode == 0, run.stderr
+    lines = run.stderr.splitlines()
+    planned = lines.index("source: 32 labelled images to learn from; 12 epochs of 1 step; lenet5 at 32 px on cpu, 1 thread")
+    (promised,) = (number for number, line in enumerate(lines) if line.startswith("about "))
+    assert lines[promised].endswith("to go: 7 steps, then evaluating and exporting")
+    assert planned < promised < lines.index("episode 0: exporting")

@@ -1,6 +1,7 @@
 """Episodes run inside the test's process."""
 
 from adaptd.episodes.running import EpisodeRunner
+from adaptd.episodes.telling import Audience
 from adaptd.imports.importer import Importer
 from adaptd.project.layers import load_project
 from adaptd.store import Store
@@ -20,4 +21,5 @@ class Library:
 
     def run(self, show=None, stop=None):
         """To its end, or until stopped."""
-        return EpisodeRunner(self.project, self.store, self.episode, lambda report, _: show and show(report), stop).run()
+        audience = Audience(lambda report, _: show and show(report))
+        return EpisodeRunner(self.project, self.store, self.episode, audience, stop).run()

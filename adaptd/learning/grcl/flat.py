@@ -29,7 +29,9 @@ class GradientRows:
         self._parameters = list(parameters)
         some, size = self._parameters[0], sum(p.numel() for p in self._parameters)
         self.rows = torch.zeros(rows, size, dtype=some.dtype, device=some.device)
-        self._wide = torch.empty(rows, min(CHUNK, size), dtype=torch.float64, device=some.device)
+        # Where the doubles are: some devices have none.
+        self._doubles = torch.device("cpu") if some.device.type == "mps" else some.device
+        self._wide = torch.empty(rows, min(CHUNK, size), dtype=torch.float64, device=self._doubles)
 
     def backward(self, loss: Tensor, row: int = 0, *, retain_graph: bool = False) -> None:
         """Add the loss's gradient to a row. Other parameters get none, whatever the loss reaches."""
@@ -47,26 +49,26 @@ class GradientRows:
             parameter.grad = None
 
     def gram(self, metric: Tensor | None = None) -> Tensor:
-        """All inner products of the rows, [k, k] in float64; with a metric P [N], gᵢᵀ diag(P) gⱼ.
+        """All inner products of the rows, [k, k] in float64 on the processor; with a metric P [N], gᵢᵀ diag(P) gⱼ.
 
         In float32, 1 - c² of two rows with a million entries came out negative.
         """
-        gram = torch.zeros(len(self.rows), len(self.rows), dtype=torch.float64, device=self.rows.device)
+        gram = torch.zeros(len(self.rows), len(self.rows), dtype=torch.float64, device=self._doubles)
         weights = [None] * ceil(self.rows.shape[1] / CHUNK) if metric is None else torch.split(metric, CHUNK)
         for narrow, weight in zip(torch.split(self.rows, CHUNK, dim=1), weights, strict=True):
             wide = self._wide[:, : narrow.shape[1]].copy_(narrow)
-            gram.addmm_(wide, wide.T if weight is None else (wide * weight).T)
-        return gram
+            gram.addmm_(wide, wide.T if weight is None else (wide * weight.to(self._doubles)).T)
+        return gram.cpu()
 
     def combine(self, coefficients: Sequence[float]) -> None:
         """Replace row 0 by Σ coefficients[i] · rows[i], in float64 since near-parallel rows cancel almost entirely."""
         if not any(coefficients[1:]):
             self.rows[0].mul_(coefficients[0])
             return
-        factors = torch.tensor(coefficients, dtype=torch.float64, device=self.rows.device)
+        factors = torch.tensor(coefficients, dtype=torch.float64, device=self._doubles)
         for narrow in torch.split(self.rows, CHUNK, dim=1):
             wide = self._wide[:, : narrow.shape[1]].copy_(narrow)
-            narrow[0] = factors @ wide
+            narrow[0].copy_(factors @ wide)
 
 
 def _views(vector: Tensor, parameters: Sequence[nn.Parameter]) -> list[Tensor]:

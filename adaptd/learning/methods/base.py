@@ -69,6 +69,11 @@ class Method(Generic[Options]):
         """Whether going on as before would bring nothing: the episode then ends within an epoch, at a falling rate."""
         return False
 
+    @property
+    def look_images(self) -> int:
+        """How many images `begin_epoch` looks at: for people, who are told how far that is."""
+        return 0
+
     def choose_pools(self) -> tuple[Pool, ...]:
         """The parts of a batch; passes over the last one are the epochs. None at all: the model is left alone."""
         return adaptation_pools(self.data, self.plan)

@@ -21,7 +21,7 @@ class Contrastive(Method[Options]):
 
     def begin(self, surveys: Surveys) -> None:
         """Fill the bank with the model's own view of every image (Eq. 2)."""
-        self.bank = Bank(surveys.keys(), self.options.bank_momentum)
+        self.bank = Bank(surveys.keys().to(self.plan.device), self.options.bank_momentum)
 
     def contrast(self, batch: Batch) -> Contrast:
         """This step's negatives."""

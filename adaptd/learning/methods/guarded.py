@@ -54,6 +54,11 @@ class Guarded(Method[GuardedOptions]):
         older, recent = self.agreements[:-patience], self.agreements[-patience:]
         return patience > 0 and len(older) > 0 and bool(recent.max() < older.max() + GAIN)
 
+    @property
+    def look_images(self) -> int:
+        """The whole target, in every view."""
+        return self.options.views * len(self._target)
+
     def build(self) -> None:
         """A row for the target and one for each constraint; the projector has no part in any of the losses."""
         self._target = self.pools[-1]
@@ -80,8 +85,14 @@ class Guarded(Method[GuardedOptions]):
 
     def look(self, target: Survey, epoch: int) -> None:
         """Decide which images take part in this epoch, and as what."""
-        labelling, self.labels = self._judge(target, epoch)
+        labelling, chosen = self._judge(target, epoch)
+        self.labels = chosen.to(self.plan.device)
         self.agreements = torch.cat([self.agreements, torch.tensor([labelling.agreement], dtype=torch.float64)])
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Steps need the labels; looks are the processor's business."""
+        super().restore(tensors)
+        self.centroids, self.agreements = self.centroids.cpu(), self.agreements.cpu()
 
     def update(self, batch: Batch) -> Update:
         """The objective's gradient, bent as far as the constraints ask for."""
