@@ -150,9 +150,10 @@ FAST = {
     "ADAPTD_MODEL__PROJECTOR_HIDDEN": "16",
     "ADAPTD_MEMORY__IMAGES_PER_DOMAIN": "20",
     "ADAPTD_METHOD__GUARDED__PATIENCE": "0",
+    "ADAPTD_GATE__ESTIMATES": "ignore",
     "OMP_NUM_THREADS": "1",
 }
-"""Small and quick: a checkpoint after every step, few steps but all of them, one thread."""
+"""Small and quick: a checkpoint after every step, few steps but all of them, one thread. Estimates on few images decide nothing."""
 
 
 @dataclasses.dataclass
@@ -337,6 +338,7 @@ class Shop:
         wanted |= {f"memory/{d}-{e}" for d, e in self.rows(newest)}
         begun = "SELECT id FROM episodes WHERE state IN ('queued', 'training')"
         wanted |= {"activations"} | {f"activations/{episode}" for (episode,) in self.rows(begun)}
+        wanted |= {"checks"} | {f"checks/{path.name}" for path in (self.state / "checks").glob("*.safetensors")}
         inside = ("index.json", "pixels.u8", "facts.json", "tensors.safetensors")
         kept = [path for path in self.state.rglob("*") if path.name not in inside and path.suffix != ".f16"]
         found = {str(path.relative_to(self.state)) for path in kept}

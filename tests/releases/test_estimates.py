@@ -13,6 +13,7 @@ BLIND = {
     "ADAPTD_GATE__MAX_SOURCE_LOSS": "1",
     "ADAPTD_GATE__MAX_NEGATIVE_FLIPS": "1",
     "ADAPTD_GATE__MIN_CLASS_SHARE": "0",
+    "ADAPTD_GATE__ESTIMATES": "hold",
 }
 """A collapse does not end the episode, and the gate lets every measured loss pass: estimates have the last word."""
 
