@@ -153,7 +153,7 @@ FAST = {
     "ADAPTD_GATE__ESTIMATES": "ignore",
     "OMP_NUM_THREADS": "1",
 }
-"""Small and quick: a checkpoint after every step, few steps but all of them, one thread. Estimates on few images decide nothing."""
+"""Small and quick: a checkpoint after every step, few steps but all of them, one thread. Estimates on few images are ignored."""
 
 
 @dataclasses.dataclass
