@@ -1,6 +1,6 @@
 """A project of the release before goes on: its settings and its database are upgraded, and its queue is worked off."""
 
-import tarfile
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,7 @@ PROJECT = Path(__file__).parent / "project-0002.tar.xz"
 @pytest.fixture
 def old(tmp_path):
     """The old project, unpacked."""
-    with tarfile.open(PROJECT) as archive:
-        archive.extractall(tmp_path, filter="data")
+    shutil.unpack_archive(PROJECT, tmp_path)
     return tmp_path / "shop"
 
 
