@@ -4,6 +4,7 @@ The cut for the last stage is found in any convolutional encoder whose outer par
 resolution falls for the last time.
 """
 
+import logging
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from torch import Tensor, fx, nn
 from adaptd.errors import ConfigError
 from adaptd.learning.backbones import Classifier
 from adaptd.learning.settings import Depth
+
+log = logging.getLogger(__name__)
 
 
 class Upper(Classifier):
@@ -59,7 +62,8 @@ def quicken(lower: Lower, size: int) -> Callable[[Tensor], Tensor]:
         with warnings.catch_warnings(action="ignore"), torch.no_grad():
             traced = torch.jit.trace(lower, torch.zeros(2, 3, size, size), check_trace=False)  # type: ignore[no-untyped-call]
             quick: Callable[[Tensor], Tensor] = torch.jit.optimize_for_inference(torch.jit.freeze(traced))
-    except Exception:  # noqa: BLE001  # the compiler raises what it likes
+    except Exception as problem:  # noqa: BLE001  # the compiler raises what it likes
+        log.info("the lower part is run as it is, torch cannot freeze it: %s", problem)
         return lower
     return quick
 
