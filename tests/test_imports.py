@@ -14,7 +14,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "intake": set(),
     "library": {"intake"},
     "learning": {"library"},
-    "evaluation": {"library", "project"},
+    "evaluation": {"learning", "library", "project"},
     "store": {"project"},
     "publishing": {"library", "learning", "evaluation", "project"},
     "serving": {"publishing", "library", "observe", "project"},
@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 ROOMS = {*MAY_IMPORT, "cli"}
 MAY_IMPORT["cli"] = ROOMS
-ANYONE = {"beneath", "connections", "errors", "records", "files", "machine", "pace", "sections", "signals", "text"}
+ANYONE = {"beneath", "connections", "errors", "records", "files", "machine", "pace", "sections", "signals", "silence", "text"}
 SETTINGS_OF_LEARNING = {"origins", "settings", "methods.options", "methods.registry", "methods.settings"}
 """Modules of learning that need no torch: what can be set, which methods there are, where weights come from."""
 
@@ -42,7 +42,7 @@ ONLY_IN = {
     "watchdog": {"intake"},
     "prometheus_client": {"observe"},
     "jinja2": {"observe"},
-    "onnxruntime": {"serving", "publishing"},
+    "onnxruntime": {"learning", "serving", "publishing"},
     "torch": {"learning", "evaluation", "publishing", "bench"},
     "torchvision": {"learning"},
     "timm": {"learning"},

@@ -96,7 +96,7 @@ class Conclusion:
     @cached_property
     def images_to_see(self) -> int:
         """How many images evaluating looks at, about: the new model and the one before it run over everything."""
-        return count_images(self._images) * (1 if self.materials.parent is None else 2)
+        return count_images(self._images, self._images.domains) * (1 if self.materials.parent is None else 2)
 
     def run(self, model: Classifier, outcome: Outcome) -> Finished:
         """Evaluate, judge, export, prove, commit, publish."""

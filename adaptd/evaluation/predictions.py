@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from adaptd.evaluation.estimators import estimate_accuracy
-from adaptd.evaluation.evaluator import predict
+from adaptd.evaluation.evaluator import answering
 from adaptd.library.imageset import ImageSet
 from adaptd.pace import Seen, ignore
 from adaptd.records import Domain
@@ -91,10 +91,10 @@ class Predictions:
         return estimate_accuracy(self.source.logits, self.source.labels, self.unlabelled[domain_id].logits)
 
 
-def count_images(images: DomainImages) -> int:
-    """How many images `predict_domains` runs a model over."""
+def count_images(images: DomainImages, domains: Sequence[Domain]) -> int:
+    """How many images `predict_domains` runs a model over, about."""
     total = 0
-    for domain in images.domains:
+    for domain in domains:
         own = [images.open_test(domain)]
         if not images.has_test(domain):
             own += [images.open_unlabelled(domain), images.open_memory(domain)]
@@ -115,21 +115,26 @@ def predict_domains(
     memories: dict[int, Prediction] = {}
     learned: dict[int, Prediction] = {}
 
-    def run(found: ImageSet) -> Prediction:
-        return Prediction(predict(model, found, batch_size, seen), found.labels)
+    asked = images.domains if domains is None else tuple(dict.fromkeys((images.source, *domains)))
+    known = images.open_test(images.source)
+    assert known is not None
+    with answering(model, known.pixels.shape[1:], count_images(images, asked), batch_size, seen) as answer:
 
-    for domain in images.domains if domains is None else dict.fromkeys((images.source, *domains)):
-        test = images.open_test(domain)
-        if test is not None:
-            tests[domain.id] = run(test)
-        if images.has_test(domain):
-            continue
-        unlabelled[domain.id] = run(images.open_unlabelled(domain))
-        if domain.position is None and images.has_held_out(domain):
-            learned[domain.id] = run(choose_learned(images.open_train(domain)))
-        memory = images.open_memory(domain)
-        if memory is not None:
-            memories[domain.id] = run(memory)
+        def run(found: ImageSet) -> Prediction:
+            return Prediction(answer(found), found.labels)
+
+        for domain in asked:
+            test = images.open_test(domain)
+            if test is not None:
+                tests[domain.id] = run(test)
+            if images.has_test(domain):
+                continue
+            unlabelled[domain.id] = run(images.open_unlabelled(domain))
+            if domain.position is None and images.has_held_out(domain):
+                learned[domain.id] = run(choose_learned(images.open_train(domain)))
+            memory = images.open_memory(domain)
+            if memory is not None:
+                memories[domain.id] = run(memory)
     return Predictions(tests[images.source.id], tests, unlabelled, memories, learned)
 
 

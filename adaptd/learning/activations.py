@@ -20,16 +20,15 @@ from torch import Tensor
 from adaptd.files import make_folder, remove, replace_file, sync, sync_descriptor
 from adaptd.learning.augment import Augmentation, draw_warp, to_float, warp
 from adaptd.learning.batches import EpisodeData
-from adaptd.learning.cut import Cut, quicken
+from adaptd.learning.cut import Cut
 from adaptd.learning.plan import Plan
+from adaptd.learning.quick import Pass, quicken
 from adaptd.learning.seeding import generator
 from adaptd.learning.views import Activations, ViewedSet, pack
 from adaptd.library.imageset import ImageSet
 
 INDEX = "index.json"
 IMAGES_PER_PASS = 32
-ENOUGH_TO_QUICKEN = 1000
-"""Passes for which a few seconds of preparing pay."""
 
 ROOM_LEFT = 100_000_000
 """Bytes that stay free on the disk."""
@@ -102,13 +101,12 @@ class Store:
     def _file(self, name: str, view: int) -> Path:
         return self.folder / f"{name}-{view}.f16"
 
-    def _choose_pass(self, passes: int) -> Callable[[Tensor], Tensor]:
+    def _choose_pass(self, passes: int) -> Pass:
         """By what all of the files take, so that one of them made again has the same bytes."""
-        return quicken(self.cut.lower, self.cut.upper.settings.image_size) if passes >= ENOUGH_TO_QUICKEN else self.cut.lower
+        size = self.cut.upper.settings.image_size
+        return quicken(self.cut.lower, (3, size, size), passes)
 
-    def _write(
-        self, name: str, images: ImageSet, view: int, run: Callable[[Tensor], Tensor], show: Callable[[int], None]
-    ) -> None:
+    def _write(self, name: str, images: ImageSet, view: int, run: Pass, show: Callable[[int], None]) -> None:
         path = self._file(name, view)
         draft = path.with_name(f".{path.name}")
         with draft.open("wb") as file, torch.inference_mode():

@@ -81,6 +81,19 @@ class Classifier(nn.Module):
         return self.classify(self.encode(images))
 
 
+class Encoding(nn.Module):
+    """A classifier's encoder as a module: images to features."""
+
+    def __init__(self, model: Classifier) -> None:
+        super().__init__()
+        self.model = model
+        self.training = model.training
+
+    def forward(self, images: Tensor) -> Tensor:
+        """f(x)."""
+        return self.model.encode(images)
+
+
 def build_classifier(settings: ModelSettings, seed: int = 0) -> Classifier:
     """A fresh classifier; the same seed gives the same weights.
 

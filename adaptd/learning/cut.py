@@ -4,9 +4,7 @@ The cut for the last stage is found in any convolutional encoder whose outer par
 resolution falls for the last time.
 """
 
-import logging
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +14,6 @@ from torch import Tensor, fx, nn
 from adaptd.errors import ConfigError
 from adaptd.learning.backbones import Classifier
 from adaptd.learning.settings import Depth
-
-log = logging.getLogger(__name__)
 
 
 class Upper(Classifier):
@@ -52,20 +48,6 @@ class Lower(nn.Module):
         normalised = (images - self.mean) / self.std
         activations: Tensor = self.encoder(normalised.contiguous(memory_format=torch.channels_last))
         return activations
-
-
-def quicken(lower: Lower, size: int) -> Callable[[Tensor], Tensor]:
-    """The same function, frozen and with its layers fused, up to twice as fast on a CPU; as it is where that cannot be done."""
-    if lower.mean.device.type != "cpu":
-        return lower
-    try:
-        with warnings.catch_warnings(action="ignore"), torch.no_grad():
-            traced = torch.jit.trace(lower, torch.zeros(2, 3, size, size), check_trace=False)  # type: ignore[no-untyped-call]
-            quick: Callable[[Tensor], Tensor] = torch.jit.optimize_for_inference(torch.jit.freeze(traced))
-    except Exception as problem:  # noqa: BLE001  # the compiler raises what it likes
-        log.info("the lower part is run as it is, torch cannot freeze it: %s", problem)
-        return lower
-    return quick
 
 
 @dataclass(frozen=True, slots=True)

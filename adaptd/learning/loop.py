@@ -117,9 +117,9 @@ class Training:
         """Choose what to remember, measure once more, and let go of the gradients."""
         self.begin()
         start = time.perf_counter()
-        self.watch.look(self.step)
-        self.watch.check(is_last=True)
         surveys = survey_all(self.model, self.data)
+        self.watch.look(self.step, surveys.target)
+        self.watch.check(is_last=True)
         memory = self.method.remember(surveys)
         self.method.parameters.release()
         self._tally.seconds += time.perf_counter() - start
@@ -183,8 +183,7 @@ class Training:
     def _look(self, step: int) -> float:
         """Look at everything before an epoch begins; the seconds that took."""
         start = time.perf_counter()
-        self.method.begin_epoch(step // self.epoch_steps)
-        self.watch.look(step)
+        self.watch.look(step, self.method.begin_epoch(step // self.epoch_steps))
         self.watch.check()
         self._tally.look_seconds = time.perf_counter() - start
         return self._tally.look_seconds

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from adaptd.learning.augment import to_float
-from adaptd.learning.backbones import Classifier
+from adaptd.learning.backbones import Classifier, Encoding
 from adaptd.learning.batches import EpisodeData
+from adaptd.learning.quick import quicken
 from adaptd.learning.views import ViewedSet
 from adaptd.library.imageset import ImageSet
 
@@ -86,12 +87,13 @@ def mean_probabilities(
     total = first.clone()
     views = min(views, images.changed) if isinstance(images, ViewedSet) else views
     with torch.no_grad(), training_mode(model, on=False):
+        run = quicken(model, _shape(images), views * len(images))
         for view in range(1, 1 + views):
             for rows in _pieces(np.arange(len(images))):
                 changed = (
                     _read(model, images, rows, view) if isinstance(images, ViewedSet) else change(_read(model, images, rows))
                 )
-                total[rows[0] : rows[-1] + 1] += functional.softmax(model(changed).cpu().to(total.dtype), dim=1)
+                total[rows[0] : rows[-1] + 1] += functional.softmax(run(changed).cpu().to(total.dtype), dim=1)
     return total / (1 + views)
 
 
@@ -103,8 +105,9 @@ def survey(model: Classifier, images: ImageSet, rows: NDArray[np.int64] | None =
     logits, keys, features = [], [], []
     sums = model.mean.new_zeros(())
     with torch.no_grad(), training_mode(model, on=False):
+        encode = quicken(Encoding(model), _shape(images), len(rows))
         for start, piece in enumerate(_pieces(rows)):
-            encoded = model.encode(_read(model, images, piece))
+            encoded = encode(_read(model, images, piece))
             logits.append(model.classify(encoded).cpu())
             keys.append(model.embed(encoded).cpu())
             if labels is None:
@@ -120,6 +123,14 @@ def survey(model: Classifier, images: ImageSet, rows: NDArray[np.int64] | None =
         return Survey(every, projected, torch.cat(features), None, None)
     entropy = functional.cross_entropy(every.double(), labels.cpu()).item() if len(rows) else None
     return Survey(every, projected, None, functional.normalize(sums, dim=1) if len(rows) else None, entropy)
+
+
+def _shape(images: ImageSet) -> tuple[int, ...]:
+    """Of one image, or of its activations, as the model takes it."""
+    if isinstance(images, ViewedSet):
+        *sides, channels = images.views[0].shape[1:]
+        return (channels, *sides)
+    return images.pixels.shape[1:]
 
 
 def _pieces(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:

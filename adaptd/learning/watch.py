@@ -55,13 +55,15 @@ class Watch:
         watched = self._draw(len(target.logits), WATCHED)
         self.looks = [examine(target.logits[watched], target.features[watched])]
 
-    def look(self, step: int) -> None:
-        """Look at the target again, after so many steps."""
-        if self._data.target is not None:
-            rows = self._draw(len(self._data.target), WATCHED).numpy()
-            seen = survey(self._model, self._data.target, rows)
-            assert seen.features is not None
-            self.looks.append(examine(seen.logits, seen.features, step))
+    def look(self, step: int, target: Survey | None) -> None:
+        """Look at the target again, after so many steps; by a survey of all of it with the same weights, where there is one."""
+        if self._data.target is None:
+            return
+        rows = self._draw(len(self._data.target), WATCHED)
+        if target is None:
+            target, rows = survey(self._model, self._data.target, rows.numpy()), torch.arange(len(rows))
+        assert target.features is not None
+        self.looks.append(examine(target.logits[rows], target.features[rows], step))
 
     def check(self, *, is_last: bool = False) -> None:
         """Stop a collapse: one that two looks in a row have seen, or the last of all.

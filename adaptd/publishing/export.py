@@ -18,7 +18,7 @@ from adaptd.library.imageset import ImageSet
 from adaptd.project.settings import ExportSettings
 from adaptd.publishing.card import INPUT, OUTPUTS, Facts, Parity
 from adaptd.publishing.parity import check_parity
-from adaptd.publishing.silence import silenced
+from adaptd.silence import silenced
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from onnx.external_data_helper import uses_external_data
 from onnxruntime import InferenceSession
 
 from adaptd.errors import ParityFailed, VersionDamaged
-from adaptd.evaluation.evaluator import predict
+from adaptd.evaluation.evaluator import answering
 from adaptd.learning.backbones import Classifier
 from adaptd.library.imageset import ImageSet
 from adaptd.publishing.card import INPUT, OUTPUTS, Parity
@@ -119,7 +119,8 @@ def spread(images: ImageSet, most: int) -> ImageSet:
 
 def _compare(model: Classifier, session: InferenceSession, images: ImageSet) -> tuple[Probabilities, Probabilities]:
     """What torch says, [n, 2, classes], and what ONNX Runtime says in its two outputs."""
-    truth = _softmax(predict(model, images, BATCH_SIZES[-1]))
+    with answering(model, images.pixels.shape[1:], len(images), BATCH_SIZES[-1], exact=True) as answer:
+        truth = _softmax(answer(images))
     answers = [run_session(session, images.pixels[start:end]) for start, end in batches(len(images))]
     logits, probabilities = (np.concatenate(parts) for parts in zip(*answers, strict=True))
     return np.stack([truth, truth], axis=1), np.stack([_softmax(logits), probabilities], axis=1)

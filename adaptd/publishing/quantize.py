@@ -19,8 +19,8 @@ from adaptd.publishing.card import INPUT, Facts, GateOutcome, Parity, Quantizati
 from adaptd.publishing.export import describe
 from adaptd.publishing.parity import batches, spread
 from adaptd.publishing.session import open_session, run_session
-from adaptd.publishing.silence import silenced
 from adaptd.records import SOURCE
+from adaptd.silence import silenced
 
 log = logging.getLogger(__name__)
 

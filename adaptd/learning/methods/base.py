@@ -26,7 +26,7 @@ from adaptd.learning.methods.registry import RuleName, get_entry
 from adaptd.learning.parameters import Parameters
 from adaptd.learning.plan import Plan
 from adaptd.learning.stepper import Stepper
-from adaptd.learning.survey import Surveys
+from adaptd.learning.survey import Survey, Surveys
 from adaptd.learning.trust import Trust
 from adaptd.sections import Section
 
@@ -91,8 +91,9 @@ class Method(Generic[Options]):
     def begin(self, surveys: Surveys) -> None:
         """A fresh start: what the model sees in everything, before the first step."""
 
-    def begin_epoch(self, epoch: int) -> None:
-        """Before the first step of an epoch, from 1."""
+    def begin_epoch(self, epoch: int) -> Survey | None:  # noqa: ARG002
+        """Before the first step of an epoch, from 1. Who surveys the whole target for it gives that back."""
+        return None
 
     def update(self, batch: Batch) -> Update:
         """Give gradients to steppers.

@@ -79,9 +79,11 @@ class Guarded(Method[GuardedOptions]):
         self.agreements = torch.empty(0, dtype=torch.float64)
         self.look(surveys.target, 0)
 
-    def begin_epoch(self, epoch: int) -> None:
+    def begin_epoch(self, epoch: int) -> Survey:
         """Look at the whole target again."""
-        self.look(survey(self.model, self._target.sets[0]), epoch)
+        target = survey(self.model, self._target.sets[0])
+        self.look(target, epoch)
+        return target
 
     def look(self, target: Survey, epoch: int) -> None:
         """Decide which images take part in this epoch, and as what."""
