@@ -31,7 +31,7 @@ SIDE = 96
 """Of the photographs, in pixels."""
 SCENES = 40
 """Of each class, that photographs are taken of."""
-POLL_SECONDS = 0.05
+POLL_SECONDS = 0.1
 QUALITY = 88
 
 Key = tuple[str, str]
