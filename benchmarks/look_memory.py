@@ -18,6 +18,7 @@ import torch
 
 from adaptd.learning.backbones import Classifier, build_classifier
 from adaptd.learning.cut import cut
+from adaptd.learning.methods import propagation
 from adaptd.learning.methods.labelling import label
 from adaptd.learning.seeding import generator
 from adaptd.learning.settings import ModelSettings
@@ -80,14 +81,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, nargs="+", default=[2000, 10_000])
     parser.add_argument("--classes", type=int, default=4)
+    parser.add_argument("--landmarks", type=int, default=propagation.LANDMARKS, help="fewer: what grows beyond them, sooner")
     parser.add_argument("--one", action="store_true", help="measure in this process, and print the figures alone")
     chosen = parser.parse_args()
+    propagation.LANDMARKS = chosen.landmarks
     if chosen.one:
         sys.stdout.write("{} {}".format(*measure(chosen.images[0], chosen.classes)))
         return
     sys.stdout.write("| images | own MB | s |\n| --- | --- | --- |\n")
     for count in chosen.images:
-        words = ["--one", "--images", str(count), "--classes", str(chosen.classes)]
+        words = ["--one", "--images", str(count), "--classes", str(chosen.classes), "--landmarks", str(chosen.landmarks)]
         run = subprocess.run(
             [sys.executable, "-m", "benchmarks.look_memory", *words], stdout=subprocess.PIPE, text=True, check=True
         )
