@@ -58,10 +58,11 @@ class IntakeSettings(Section):
         "claim", description="claim moves drops out of the inbox; in-place reads them there"
     )
     minimum_images: Count = Field(16, description="wait for this many usable images before training")
-    known_drops: Literal["adapt", "skip"] = Field(
+    known_drops: Literal["adapt", "skip", "merge"] = Field(
         "adapt",
-        description="a drop under a new name that is no new domain: adapt says so and adapts to it; "
-        f"skip says so and learns nothing from it, and makes drops wait for {ENOUGH_TO_TELL} images",
+        description="a drop under a new name that is no new domain: adapt says so and adapts to it; skip says so and learns "
+        "nothing from it; merge makes it a further delivery of the domain that it is known as, or skips it where that is the "
+        f"source; skip and merge make drops wait for {ENOUGH_TO_TELL} images",
     )
     trigger: Literal["settled", "manual"] = Field(
         "settled", description="settled: train by itself; manual: wait for `adaptd resume`"
