@@ -205,7 +205,7 @@ class Latecomers:
         """A drop that waits for more has got more: its domain is imported again."""
         with self._store.writing() as tx:
             domain = tx.domains.get(drop.domain_id)
-            if domain.state is DomainState.SETTLED and domain.reason is not None:
+            if domain.state is DomainState.DONE or (domain.state is DomainState.SETTLED and domain.reason is not None):
                 tx.domains.set_state(domain.id, DomainState.SETTLED)
 
     def _record(self, late: Late) -> tuple[DropRecord, list[tuple[Path, str, Path]]]:
