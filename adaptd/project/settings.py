@@ -13,12 +13,22 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 from adaptd.learning.methods.settings import MethodSettings
 from adaptd.learning.origins import LITE0_MEAN, LITE0_SIZE, LITE0_STD
 from adaptd.learning.settings import AugmentationSettings, MemorySettings, ModelSettings, SourceSettings, TrainingSettings
-from adaptd.sections import DEVICE_PATTERN, Count, CountOrZero, NotNegative, Positive, Section, Share
+from adaptd.sections import (
+    DEVICE_PATTERN,
+    PATH_PATTERN,
+    VISIBLE_PATTERN,
+    WINDOW_PATTERN,
+    Count,
+    CountOrZero,
+    NotNegative,
+    Positive,
+    Section,
+    Share,
+)
 
 Port = Annotated[int, Field(ge=0, le=65535)]
-Clock = r"([01]\d|2[0-3]):[0-5]\d"
-Window = Annotated[str, Field(pattern=rf"^$|^{Clock}-{Clock}$")]
-Folder = Annotated[str, Field(pattern=r"^[^\x00]+$")]
+Window = Annotated[str, Field(pattern=WINDOW_PATTERN)]
+Folder = Annotated[str, Field(pattern=PATH_PATTERN)]
 
 
 ENOUGH_TO_TELL = 50
@@ -132,7 +142,7 @@ class ServingSettings(Section):
 
     host: str = Field("127.0.0.1", description="address; anything but loopback needs a token")
     port: Port = Field(8080, description="port; 0: any free one")
-    token: str = Field("", pattern=r"^[!-~]*$", description="clients must send it as `Authorization: Bearer …`; empty: none")
+    token: str = Field("", pattern=VISIBLE_PATTERN, description="clients must send it as `Authorization: Bearer …`; empty: none")
     device: str = Field(
         "auto",
         pattern=DEVICE_PATTERN,
@@ -165,7 +175,7 @@ class MetricsSettings(Section):
     port: Port = Field(9109, description="port; 0: any free one")
     token: str = Field(
         "",
-        pattern=r"^[!-~]*$",
+        pattern=VISIBLE_PATTERN,
         description="whoever promotes or rolls back on a page must give it; and, beyond loopback, whoever reads one; empty: none",
     )
     insecure: bool = Field(False, description="let anybody who reaches the address read the pages, without a token")
