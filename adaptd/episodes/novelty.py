@@ -19,6 +19,7 @@ from adaptd.evaluation.novelty import (
     Verdict,
     correct_level,
     decide,
+    decide_copied,
     find_nearest,
     measure_distance,
 )
@@ -76,7 +77,9 @@ class Assessment:
             tx.episodes.progress(self._episode.id, self._lease, Progress("comparing", 0, 1))
             came = len(tx.domains.list_all()) - 1
             content = digest_images(tx.images.list_for(self._domain.id))
-        found = assess_novelty(self._materials, model, came, self._settings.evaluation.batch_size, self._check_stop)
+        found = self._find_copied(came) or assess_novelty(
+            self._materials, model, came, self._settings.evaluation.batch_size, self._check_stop
+        )
         report = {NOVELTY: found.to_json() | {CONTENT: content}}
         with self._store.writing(PATIENCE_SECONDS) as tx:
             tx.episodes.report(self._episode.id, self._lease, report)
@@ -90,9 +93,17 @@ class Assessment:
             raise DomainKnown(found.message)
         return report
 
+    def _find_copied(self, came: int) -> Novelty | None:
+        """Whether known domains have every image of it, byte for byte: then there is nothing to compare."""
+        own, known = self._domain, list_known(self._materials)
+        with self._store.reading() as tx:
+            images = sum(image.split is not Split.TEST for image in tx.images.list_for(own.id))
+            shared = {d.name: tx.images.list_shared(own.id, d.id, tx.episodes.last_delivery(d.id)) for d in known}
+        return decide_copied(own.name, images, shared, correct_level(came, len(known)))
+
     def _is_unwanted(self, tx: Transaction, found: Novelty, content: str) -> bool:
         """Only drops are: who runs `adaptd adapt` wants an episode. And who tries the same images again, too."""
-        if found.verdict is not Verdict.KNOWN or self._settings.intake.known_drops == "adapt":
+        if found.verdict is not Verdict.KNOWN or (self._settings.intake.known_drops == "adapt" and not found.copied):
             return False
         return bool(tx.drops.list_all(self._domain.id)) and not was_skipped(tx, self._domain, content)
 
@@ -110,9 +121,10 @@ class Assessment:
         tx.checkpoints.forget_all(self._episode.id)
 
     def _find_host(self, tx: Transaction, found: Novelty) -> Domain | None:
-        """The domain to merge it into; none where that is not set, where people labelled it, and for the source's like."""
-        if self._settings.intake.known_drops != "merge" or found.known_as is None or tx.labels.list_for(self._domain.id):
+        """The domain to merge it into; none where that is not set, people labelled it, it is a copy, or like the source."""
+        if self._settings.intake.known_drops != "merge" or found.copied or tx.labels.list_for(self._domain.id):
             return None
+        assert found.known_as is not None
         host = tx.domains.get_named(found.known_as)
         return host if host.position else None
 
@@ -137,7 +149,7 @@ def assess_novelty(
         batch_size: of forward passes.
         check_stop: called before each known domain; may raise.
     """
-    own, known = materials.domain, [d for d in materials.images.domains if d.id != materials.domain.id]
+    own, known = materials.domain, list_known(materials)
     count, level = sum(map(len, _own_parts(materials))), correct_level(came, len(known))
     if count < ENOUGH_TO_TELL:
         return decide(own.name, count, (), level)
@@ -156,6 +168,11 @@ def assess_novelty(
         return find_nearest(references, lambda images: measure_distance(domain.name, drop, images, classes, level, seed))
 
     return decide(own.name, count, [found for domain in known if (found := measure(domain)) is not None], level)
+
+
+def list_known(materials: Materials) -> list[Domain]:
+    """The source and every domain that was learned from."""
+    return [domain for domain in materials.images.domains if domain.id != materials.domain.id]
 
 
 def find_known(report: Mapping[str, Any]) -> str | None:

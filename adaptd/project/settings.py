@@ -72,7 +72,7 @@ class IntakeSettings(Section):
         "adapt",
         description="a drop under a new name that is no new domain: adapt says so and adapts to it; skip says so and learns "
         "nothing from it; merge makes it a further delivery of the domain that it is known as, or skips it where that is the "
-        f"source; skip and merge make drops wait for {ENOUGH_TO_TELL} images",
+        f"source; skip and merge make drops wait for {ENOUGH_TO_TELL} images. A drop with no new image is always skipped",
     )
     trigger: Literal["settled", "manual"] = Field(
         "settled", description="settled: train by itself; manual: wait for `adaptd resume`"

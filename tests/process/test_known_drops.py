@@ -1,9 +1,9 @@
 """A drop that is no new domain: it is said, and by the settings it is skipped, or joins the domain that it is known as."""
 
 import json
-import shutil
 
 import pytest
+from PIL import Image
 
 from tests.conftest import Shop
 from tests.episodes.library import Library
@@ -24,10 +24,10 @@ def photos(tmp_path_factory, paint):
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory, photos):
-    """The same images under other names, without their classes."""
+    """The same pictures in another format, without their classes: no file has the bytes of a known one."""
     folder = tmp_path_factory.mktemp("copied")
     for path in photos.rglob("*.png"):
-        shutil.copy(path, folder / f"{path.parent.name}-{path.name}")
+        Image.open(path).save(folder / f"{path.parent.name}-{path.stem}.bmp")
     return folder
 
 
