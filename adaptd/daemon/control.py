@@ -38,7 +38,8 @@ def retry(store: Store, name: str, settings: Settings) -> str:
             raise EpisodeError(
                 f"{name} is {domain.state}: only a domain that is done, failed, was cancelled or waits can be tried again"
             )
-        if domain.state is DomainState.DONE or not tx.drops.give_back(domain.id, tx.episodes.last_delivery(domain.id) + 1):
+        is_over = domain.state is DomainState.DONE and not tx.drops.list_waiting(domain.id)
+        if is_over or not tx.drops.give_back(domain.id, tx.episodes.last_delivery(domain.id) + 1):
             return _teach(tx, domain, settings)
         tx.domains.set_state(domain.id, DomainState.SETTLED)
         tx.events.add(EventKind.RETRIED, f"{name} is tried again", domain_id=domain.id)
