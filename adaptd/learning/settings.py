@@ -97,7 +97,7 @@ class TrainingSettings(Section):
         "once for each image and each of its views; auto: all of small networks and images, and on a GPU; else the last stage",
     )
     views: Count = Field(
-        3, description="changed views of each image, where not all is trained: made once, and drawn from in every epoch"
+        2, description="changed views of each image, where not all is trained: made once, and drawn from in every epoch"
     )
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(0, description="same seed, same result")
     checkpoint_seconds: NotNegative = Field(60.0, description="save a resumable state at least this often; 0: every step")

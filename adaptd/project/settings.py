@@ -266,5 +266,5 @@ EFFICIENTNET_LITE0_SETTINGS: dict[str, object] = {
 }
 """What goes with EfficientNet-Lite0's weights."""
 
-TRAINED_SETTINGS: dict[str, object] = {"source.epochs": 10, "training.epochs": 6}
+TRAINED_SETTINGS: dict[str, object] = {"source.epochs": 6, "training.epochs": 6}
 """What goes with trained weights: features that are good already are good again after a few passes."""
