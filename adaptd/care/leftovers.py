@@ -79,9 +79,12 @@ def _of_episodes(view: View, layout: Layout) -> Iterator[Path]:
 
 
 def _caches(view: View, layout: Layout) -> Iterator[Path]:
-    """Decoded images of a delivery that was never committed: its episode is queued in the same transaction."""
+    """Decoded images of a delivery that was never committed, its episode is queued in the same transaction; or is forgotten."""
     committed = {(episode.domain_id, episode.delivery) for episode in view.episodes}
     for folder in layout.caches.glob("[0-9]*-[0-9]*-*"):
         names = folder.name.split("-")[:2]
-        if all(map(str.isdecimal, names)) and int(names[0]) in view.domains and tuple(map(int, names)) not in committed:
+        if not all(map(str.isdecimal, names)) or int(names[0]) not in view.domains:
+            continue
+        domain_id, delivery = map(int, names)
+        if (domain_id, delivery) not in committed or delivery not in view.kept.get(domain_id, {delivery}):
             yield folder

@@ -32,6 +32,7 @@ EVENTS: dict[EventKind, tuple[Tone, str]] = {
     EventKind.PAUSED: ("plain", "A person paused a domain, or everything."),
     EventKind.RESUMED: ("plain", "A person let it go on."),
     EventKind.RETRIED: ("plain", "A person queued a failed domain again."),
+    EventKind.FORGOTTEN: ("plain", "A person had a domain forgotten: its memory, labels and place in later episodes."),
     EventKind.CANCELLED: ("plain", "A person gave a domain's episode up."),
     EventKind.FILES_DELETED: ("plain", "`adaptd gc` deleted files to keep within its budget."),
 }

@@ -52,6 +52,14 @@ class Domains(Repository):
         values = {"state": state, "reason": reason, "updated_at": self._clock()}
         self._connection.execute(update(domains).where(domains.c.id == domain_id).values(values))
 
+    def forget(self, domain_id: int, episode_id: int) -> None:
+        """Its episodes up to this one are forgotten; its column of R stays."""
+        self._connection.execute(update(domains).where(domains.c.id == domain_id).values(forgotten=episode_id, retry=None))
+
+    def forgotten_stamp(self) -> int:
+        """Changes whenever a domain is forgotten."""
+        return int(self._connection.execute(select(func.sum(domains.c.forgotten + 1))).scalar() or 0)
+
     def place(self, domain_id: int) -> int:
         """Give a domain the next position unless it has one, and return it."""
         position = self.get(domain_id).position
