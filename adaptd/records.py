@@ -11,6 +11,9 @@ SOURCE = "source"
 SUPERVISED = "supervised"
 """The method of episode 0."""
 
+REFUSED = "refused"
+"""Under this name the report of an episode that failed tells that its domain was refused."""
+
 EVERYTHING = "*"
 """The scope of a pause that is for all domains."""
 

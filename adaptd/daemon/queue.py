@@ -7,6 +7,9 @@ from adaptd.daemon.jobs import Job, JobKind
 from adaptd.records import EVERYTHING, DomainState, EpisodeState, VersionState
 from adaptd.store import Transaction
 
+OVER = frozenset({DomainState.DONE, DomainState.REJECTED})
+"""An episode is committed: what waits is the next delivery."""
+
 
 @dataclass(frozen=True, slots=True)
 class NextJobs:
@@ -50,7 +53,7 @@ def _find_import(tx: Transaction, moving: frozenset[int]) -> Job | None:
     """The waiting drops that came first, of a domain that is settled, or done with its earlier ones."""
     waiting = dict.fromkeys(drop.domain_id for drop in tx.drops.list_waiting() if drop.domain_id not in moving)
     for domain in map(tx.domains.get, waiting):
-        if domain.state is DomainState.DONE or (domain.state is DomainState.SETTLED and domain.reason is None):
+        if domain.state in OVER or (domain.state is DomainState.SETTLED and domain.reason is None):
             return Job(JobKind.IMPORT, domain.id, domain.name)
     return None
 

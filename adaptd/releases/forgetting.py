@@ -116,7 +116,7 @@ def _get_forgettable(tx: Transaction, state: Path, name: str) -> Domain:
     domain = tx.domains.get_named(name)
     if domain.position == 0:
         raise EpisodeError(f"{name} cannot be forgotten, every episode learns from it: make another project for another source")
-    is_next = domain.state is DomainState.DONE and tx.drops.list_waiting(domain.id)
+    is_next = domain.state in {DomainState.DONE, DomainState.REJECTED} and tx.drops.list_waiting(domain.id)
     if domain.state in AT_WORK or is_next or tx.episodes.find_unfinished(domain.id) is not None:
         doing = "has drops that wait" if is_next else f"is {domain.state}"
         raise EpisodeError(f"{name} {doing}: `adaptd cancel {quote(name)}` gives that up, then it can be forgotten")
