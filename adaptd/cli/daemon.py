@@ -9,7 +9,7 @@ import typer
 
 from adaptd.cli.output import say
 from adaptd.cli.project import open_project, open_store
-from adaptd.errors import Interrupted, PublishError
+from adaptd.errors import DrainIncomplete, Interrupted, PublishError
 
 if TYPE_CHECKING:
     from adaptd.daemon.supervisor import Supervisor
@@ -26,7 +26,7 @@ NameOrAll = Annotated[str | None, typer.Argument(metavar="[DOMAIN]", help="The d
 def run(
     context: typer.Context,
     drain: Annotated[
-        bool, typer.Option("--drain", help="Finish what is there, then exit.")
+        bool, typer.Option("--drain", help="Finish what is there, then exit; with code 1, and what, where something failed.")
     ] = False,
 ) -> None:
     """Watch the inbox: every folder dropped there becomes a domain, an episode and a version. Runs until it is stopped.
@@ -60,7 +60,9 @@ def _supervise(project: "Project", lock: "LockFile", stop: "Stop", *, drain: boo
         except (PublishError, OSError) as problem:
             supervisor.warnings.append(str(problem))
         with _serving_pages(project, supervisor):
-            supervisor.run(drain=drain)
+            failures = supervisor.run(drain=drain)
+    if failures:
+        raise DrainIncomplete(f"not everything that is there was done: {'; '.join(failures)}")
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from adaptd.daemon.control import resolve_retry, retry
+from adaptd.daemon.draining import find_ended, list_failures
 from adaptd.daemon.queue import read_next_jobs
 from adaptd.errors import ConfigError, EpisodeError
 from adaptd.project.layers import load_project
@@ -98,3 +99,16 @@ def test_a_forgotten_domain_is_learned_from_its_originals_again(store, project):
         tx.domains.set_state(2, DomainState.SKIPPED, "forgotten")
     with pytest.raises(EpisodeError, match="none of its originals is kept"):
         retry(store, "camera", project.settings)
+
+
+def test_a_drain_tells_what_came_to_nothing_meanwhile(store):
+    """Not what had before it began, unless it did so again."""
+    with store.writing() as tx:
+        tx.drops.take_in([1], 1)
+        tx.domains.set_state(2, DomainState.FAILED, "it broke")
+        before = find_ended(tx)
+        assert list_failures(tx, before) == []
+        assert list_failures(tx, {}) == ["camera failed: it broke"]
+        commit(tx, 2, VersionState.REJECTED)
+        tx.domains.set_state(2, DomainState.DONE, "version 2 was rejected: it fell")
+        assert list_failures(tx, before) == ["camera: version 2 was rejected: it fell"]

@@ -11,8 +11,10 @@ def test_a_drop_of_one_class_alone_is_refused(adapted_shop, start, paint, tmp_pa
     before = shop.published(), shop.rows("SELECT * FROM accuracies")
     paint(tmp_path / "ones", 40, seed=1, classes="a", flat=True)
     (tmp_path / "ones").rename(shop.root / "inbox" / "ones")
+    drained = start(shop, "--drain")
+    assert (drained.end(), "ones was refused: the images look like one class" in drained.log.read_text()) == (1, True)
+    assert drained.domains()["ones"] == "refused"
     daemon = start(shop)
-    daemon.until(ones="refused")
     (queued,) = [item for item in shop.status()["queue"] if item["domain"] == "ones"]
     assert queued["state"] == "refused"
     assert any("domain ones was refused" in warning for warning in shop.status()["daemon"]["warnings"])
