@@ -11,14 +11,16 @@ from adaptd.errors import ConfigError
 
 if TYPE_CHECKING:
     from adaptd.bench.cell import ShowStep
+    from adaptd.bench.grid import Grid
     from adaptd.bench.recipes import Recipe
     from adaptd.project.settings import Settings
 
 
 def bench(
-    recipe: Annotated[str, typer.Argument(help="digits, office-caltech or folders.")],
+    recipe: Annotated[str, typer.Argument(help="digits, office-caltech, folders or pairs.")],
     folders: Annotated[
-        list[Path] | None, typer.Argument(metavar="[SOURCE TARGET…]", help="For `folders`: class folders, the source first.")
+        list[Path] | None,
+        typer.Argument(metavar="[SOURCE TARGET…]", help="For `folders` and `pairs`: class folders, the source first."),
     ] = None,
     methods: Annotated[
         str, typer.Option(metavar="A,B,…", help="Methods to compare; default: the paper's systems, guarded and the oracle.")
@@ -34,22 +36,47 @@ def bench(
     domains: Annotated[
         str, typer.Option(metavar="A,B,…", help="For `digits`: another order or fewer domains, the source first.")
     ] = "",
+    pairs: Annotated[
+        bool,
+        typer.Option(
+            "--pairs", help="Every ordered pair of domains, and all of them forwards and backwards; `pairs` implies it."
+        ),
+    ] = False,
 ) -> None:
-    """Compare methods and write results.json, table.md and plots. Settings come from defaults and ADAPTD_SECTION__KEY."""
+    """Compare methods and write results.json, table.md and plots. Settings come from defaults and ADAPTD_SECTION__KEY.
+
+    With --pairs one method at a time (default: guarded) is tried on every ordered pair: pairs.md says whom it helps and harms.
+    """
     from adaptd.bench.grid import DEFAULT_METHODS, Grid
+    from adaptd.bench.pairs import Pairs, write_pairs
     from adaptd.bench.report import write_report
 
     loaded, settings = _load(recipe, folders or [], data, out, domains, epochs)
+    if pairs or recipe == "pairs":
+        for method in _words(methods) or ["guarded"]:
+            every = Pairs(loaded, settings, method, _numbers(seeds), out)
+            for grid in every.grids():
+                _run(grid, " → ".join(domain.name for domain in grid.recipe.domains))
+            table = write_pairs(every.report(), out / method)
+            say(*table.read_text(encoding="utf-8").split("\n"))
+            say(f"table, picture and pairs.json in {table.parent}", err=True)
+        return
     grid = Grid(loaded, settings, _words(methods) or DEFAULT_METHODS, _numbers(seeds), out)
-    for method, seed in (missing := grid.missing()):
-        title = f"{method} {seed}"
-        with progress_bar(title) as show:
-            grid.run(method, seed, _by_phase(show))
-        say(f"done: {title}", err=True)
+    count = _run(grid)
     results = grid.results()
     write_report(results, out)
     say(*(out / "table.md").read_text(encoding="utf-8").split("\n"))
-    say(f"{len(missing)} of {len(grid.cells)} cells run now; results and plots in {out}", err=True)
+    say(f"{count} of {len(grid.cells)} cells run now; results and plots in {out}", err=True)
+
+
+def _run(grid: "Grid", about: str = "") -> int:
+    """Run what is missing; how many cells that was."""
+    for method, seed in (missing := grid.missing()):
+        title = " ".join(filter(None, (method, str(seed), about)))
+        with progress_bar(title) as show:
+            grid.run(method, seed, _by_phase(show))
+        say(f"done: {title}", err=True)
+    return len(missing)
 
 
 def _load(
@@ -64,11 +91,11 @@ def _load(
             loaded = recipes.load_digits(recipes.data_folder(data), _words(domains) or recipes.DIGITS)
         elif recipe == "office-caltech":
             loaded = recipes.load_office_caltech(recipes.data_folder(data), out / "cache", show)
-        elif recipe == "folders":
+        elif recipe in {"folders", "pairs"}:
             size = resolve_settings({}, overrides).model.image_size
-            loaded = recipes.Recipe("folders", *recipes.load_folders(folders, out / "cache", size, show), {})
+            loaded = recipes.Recipe(recipe, *recipes.load_folders(folders, out / "cache", size, show), {})
         else:
-            raise ConfigError(f"there is no recipe named {recipe!r}: choose digits, office-caltech or folders")
+            raise ConfigError(f"there is no recipe named {recipe!r}: choose digits, office-caltech, folders or pairs")
     return loaded, resolve_settings(loaded.settings, overrides)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from adaptd.episodes.leases import PATIENCE_SECONDS
 from adaptd.episodes.materials import Materials
 from adaptd.errors import DomainKnown
-from adaptd.evaluation.evaluator import view
+from adaptd.evaluation.evaluator import viewing
 from adaptd.evaluation.novelty import (
     MOST_IMAGES,
     Distance,
@@ -105,21 +105,21 @@ def assess_novelty(
     count, level = sum(map(len, _own_parts(materials))), correct_level(came, len(known))
     if count < ENOUGH_TO_TELL:
         return decide(own.name, count, (), level)
-    seed = materials.episode.seed
+    seed, classes, size = materials.episode.seed, model.settings.classes, model.settings.image_size
+    with viewing(model, len(classes), (3, size, size), count, batch_size) as view:
 
-    classes = model.settings.classes
+        def look(parts: list[ImageSet]) -> View:
+            return view(sample(parts, MOST_IMAGES, seed))
 
-    def look(parts: list[ImageSet]) -> View:
-        return view(model, sample(parts, MOST_IMAGES, seed), len(classes), batch_size)
+        drop = look(_own_parts(materials))
 
-    drop = look(_own_parts(materials))
+        def measure(domain: Domain) -> Distance | None:
+            check_stop()
+            references = (look(parts) for parts in _reference_parts(materials.images, domain))
+            return find_nearest(references, lambda images: measure_distance(domain.name, drop, images, classes, level, seed))
 
-    def measure(domain: Domain) -> Distance | None:
-        check_stop()
-        references = (look(parts) for parts in _reference_parts(materials.images, domain))
-        return find_nearest(references, lambda images: measure_distance(domain.name, drop, images, classes, level, seed))
-
-    return decide(own.name, count, [found for domain in known if (found := measure(domain)) is not None], level)
+        found = [measure(domain) for domain in known]
+    return decide(own.name, count, [each for each in found if each is not None], level)
 
 
 def find_known(report: Mapping[str, Any]) -> str | None:

@@ -106,10 +106,27 @@ class _Viewer(nn.Module):
         return torch.cat([self.model.classify(features), features], dim=1)
 
 
+@contextmanager
+def viewing(
+    model: Viewed, classes: int, shape: Sequence[int], count: int, batch_size: int
+) -> Iterator[Callable[[ImageSet], View]]:
+    """Ask a model for features and the logits of so many classes, row for row of an image set, from one pass.
+
+    Arguments as of `answering`.
+    """
+    with answering(_Viewer(model), shape, count, batch_size) as answer:
+
+        def view(images: ImageSet) -> View:
+            both = answer(images)
+            return View(features=both[:, classes:], logits=both[:, :classes])
+
+        yield view
+
+
 def view(model: Viewed, images: ImageSet, classes: int, batch_size: int) -> View:
-    """Features and the logits of so many classes, row for row of `images`, from one pass."""
-    both = predict(_Viewer(model), images, batch_size)
-    return View(features=both[:, classes:], logits=both[:, :classes])
+    """The same of one set alone."""
+    with viewing(model, classes, images.pixels.shape[1:], len(images), batch_size) as look:
+        return look(images)
 
 
 def measure(model: nn.Module, images: ImageSet, batch_size: int, seen: Seen = ignore) -> Measurement:

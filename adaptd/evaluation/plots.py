@@ -53,6 +53,29 @@ def plot_comparison(runs: Mapping[str, Sequence[Matrix]], target: Path, title: s
     _save(figure, target, title, "mean over seeds, whiskers and bands: standard deviation")
 
 
+def plot_gains(gains: Mapping[tuple[str, str], float], target: Path, title: str = "") -> None:
+    """What each target gained from each source, in points: blue is better, red is worse."""
+    from matplotlib import colormaps  # noqa: PLC0415 — see the module's docstring
+    from matplotlib.patches import Rectangle  # noqa: PLC0415
+
+    names = list(dict.fromkeys(name for pair in gains for name in pair))
+    figure = _new_figure(2.2 + 0.8 * len(names), 2.0 + 0.7 * len(names))
+    axes = figure.subplots()
+    most = max(1.0, *(abs(gain) for gain in gains.values()))
+    for (source, domain), gain in gains.items():
+        x, y = names.index(domain), names.index(source)
+        axes.add_patch(
+            Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colormaps["RdBu"](0.5 + 0.4 * gain / most), edgecolor="white")
+        )
+        axes.text(x, y, f"{gain:+.1f}", ha="center", va="center", fontsize=9)
+    axes.set(xlim=(-0.5, len(names) - 0.5), ylim=(len(names) - 0.5, -0.5), aspect="equal", xlabel="target", ylabel="source")
+    axes.set_xticks(range(len(names)), [_short(name) for name in names], rotation=90)
+    axes.set_yticks(range(len(names)), [_short(name) for name in names])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    _save(figure, target, title, "gain of the target in points, mean over seeds")
+
+
 class Flip(Protocol):
     """An image that got another class."""
 

@@ -18,6 +18,7 @@ from adaptd.errors import (
     StoreNotADatabase,
     StoreUnreachable,
 )
+from adaptd.files import sync
 from adaptd.project.settings import hide_password
 
 CONNECT_SECONDS = 10
@@ -84,7 +85,9 @@ def open_engine(url: URL, busy_timeout_seconds: float, *, writes: bool) -> Engin
             raise StoreUnreachable(f"{file}: SQLite cannot use WAL here ({answer}): put state on a local disk")
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute("PRAGMA synchronous=FULL")
-        if not writes:
+        if writes:
+            _keep_log(file)
+        else:
             connection.execute("PRAGMA query_only=ON")
 
     @event.listens_for(engine, "begin")
@@ -93,6 +96,14 @@ def open_engine(url: URL, busy_timeout_seconds: float, *, writes: bool) -> Engin
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _keep_log(file: Path) -> None:
+    """See to it that the name of SQLite's log lasts before anything is committed into it: SQLite ignores it if that fails."""
+    try:
+        sync(file.parent)
+    except OSError as problem:
+        raise StoreUnreachable(f"{file.parent} cannot be synced ({problem.strerror}): look at the disk") from problem
 
 
 def _open_postgres(url: URL, *, writes: bool) -> Engine:

@@ -12,6 +12,7 @@ from PIL import Image
 from adaptd import __version__
 from adaptd.bench import grid as grid_module
 from adaptd.bench.grid import Grid
+from adaptd.bench.pairs import render_pairs
 from adaptd.bench.recipes import DIGITS, Recipe, data_folder, load_digits, load_folders
 from adaptd.bench.report import render_tables
 from adaptd.bench.stamp import find_commit
@@ -220,3 +221,32 @@ def test_a_refused_domain_changes_nothing(adaptd, folders, tmp_path):
     assert row["R"][1] == row["R"][0]
     assert "one class alone" in row["episodes"][0]["refused"]
     assert "1 dusk (refused 1 of 1 times)" in run.stdout
+
+
+def test_every_pair_from_the_command_line(adaptd, folders, tmp_path):
+    """Six pairs and two sequences of three folders; who was helped is counted, and a second call runs nothing again."""
+    out = tmp_path / "out"
+    words = ["bench", "pairs", *folders, "--methods", "source-only", "--out", out]
+    run = adaptd(*words, env=SMALL | {"ADAPTD_SOURCE__EPOCHS": "1"})
+    assert run.returncode == 0, run.stderr
+    report = json.loads((out / "source-only" / "pairs.json").read_text())
+    assert {(pair["source"], pair["target"]) for pair in report["pairs"]} == {
+        (one.name, other.name) for one in folders for other in folders if one != other
+    }
+    assert [row["domains"] for row in report["sequences"]] == [["day", "dusk", "night"], ["night", "dusk", "day"]]
+    assert "Of 6 pairs 0 helped, 6 unchanged" in run.stdout
+    assert (out / "source-only" / "pairs.png").stat().st_size > 5000
+    assert "done: " not in adaptd(*words, env=SMALL | {"ADAPTD_SOURCE__EPOCHS": "1"}).stderr
+
+
+def test_what_pairs_come_to():
+    """Within a point is unchanged; the worst pair is named."""
+
+    def pair(target: str, gain: float) -> dict[str, object]:
+        known = {"seed": 0, "before": 0.5, "after": 0.5 + gain, "gain": gain, "source_before": 0.9, "source_after": 0.9}
+        return {"source": "day", "target": target, "refused": None} | known
+
+    pairs = [pair("a", 0.1), pair("b", 0.005), pair("c", -0.03), pair("d", -0.2)]
+    text = render_pairs({"recipe": "x", "method": "m", "commits": ["c"], "pairs": pairs, "sequences": []})
+    assert "Of 4 pairs 1 helped, 1 unchanged (within 1 point), 2 harmed; mean gain -3.1 points" in text
+    assert "the worst is day → d, -20.0" in text

@@ -11,9 +11,10 @@ WRITERS, SECONDS = 8, 4
 
 def write_for_a_while(address: str, writer: int, counts) -> None:
     """Add images one transaction at a time, each after a read in the same transaction, and count what was committed."""
-    deadline, done = time.monotonic() + SECONDS, 0
+    done = 0
     with Store(address) as store:
-        while time.monotonic() < deadline:
+        deadline = time.monotonic() + SECONDS
+        while not done or time.monotonic() < deadline:  # who is locked out raises
             with store.writing() as tx:
                 domain = tx.domains.find("busy")
                 tx.images.add_many(domain.id, [NewImage(f"{writer}-{done}", 1, "x")])
