@@ -165,7 +165,7 @@ class Domain:
     updated_at: datetime
     old_spelling: bool = False
     forgotten: int | None = None
-    retry: dict[str, Any] | None = None
+    retry: dict[str, Any] | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
