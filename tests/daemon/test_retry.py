@@ -54,7 +54,7 @@ def test_settings_of_a_retry_count_for_its_episode_alone(store, project):
     (project.root / "adaptd.toml").write_text("[training]\nseed = 7\n")
     with store.writing() as tx:
         domain = tx.domains.get(2)
-        assert domain in {domain}, "episodes keep domains in sets"
+        assert hash(domain), "episodes keep domains in sets"
         assert (domain.state, read_next_jobs(tx).jobs[0].domain) == (DomainState.SETTLED, "camera")
         settings = resolve_retry(project, tx, domain).settings
         assert (settings.training.epochs, settings.training.seed, settings.method.name) == (3, 7, "grcl")
