@@ -105,6 +105,7 @@ class EventKind(StrEnum):
     DROP_STUCK = "drop-stuck"
     DOMAIN_QUEUED = "domain-queued"
     DROP_COMPARED = "drop-compared"
+    DROP_MERGED = "drop-merged"
     IMPORT_FAILED = "import-failed"
     EPISODE_DONE = "episode-done"
     EPISODE_FAILED = "episode-failed"
@@ -300,6 +301,10 @@ class Progress:
     updated_at: datetime | None = None
     since: datetime | None = None
     since_step: int = 0
+
+
+NOVELTY, MERGED_INTO = "novelty", "merged_into"
+"""Under these names an episode's report tells whether its drop is new; and in that, which domain the drop joined."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from adaptd.care.view import Finding, View
 from adaptd.files import hash_file
 from adaptd.library.memories import find_memory_episodes
 from adaptd.project.layout import Layout
-from adaptd.records import EpisodeState
+from adaptd.records import MERGED_INTO, NOVELTY, EpisodeState
 from adaptd.releases.repositories import find_promises
 from adaptd.text import printable
 
@@ -79,8 +79,9 @@ def _of_episodes(view: View, layout: Layout) -> Iterator[Path]:
 
 
 def _caches(view: View, layout: Layout) -> Iterator[Path]:
-    """Decoded images of a delivery that was never committed, its episode is queued in the same transaction; or is forgotten."""
-    committed = {(episode.domain_id, episode.delivery) for episode in view.episodes}
+    """Decoded images of a delivery that is forgotten, joined another domain, or was never committed with its episode."""
+    kept = (episode for episode in view.episodes if MERGED_INTO not in episode.report.get(NOVELTY, {}))
+    committed = {(episode.domain_id, episode.delivery) for episode in kept}
     for folder in layout.caches.glob("[0-9]*-[0-9]*-*"):
         names = folder.name.split("-")[:2]
         if not all(map(str.isdecimal, names)) or int(names[0]) not in view.domains:

@@ -9,6 +9,7 @@ from pydantic.fields import FieldInfo
 
 from adaptd.project.catalogue import ENV_PREFIX, list_keys, sections
 from adaptd.project.reload import FIXED
+from adaptd.sections import IN_WORDS
 
 HEADER = """# Settings
 
@@ -68,7 +69,7 @@ def _allowed(key: str, field: FieldInfo) -> str:
     assert isinstance(field.annotation, type)
     unit = next((unit for ending, unit in UNITS.items() if key.endswith(ending)), "")
     pattern = next((rule.pattern for rule in field.metadata if getattr(rule, "pattern", None)), "")
-    parts = [unit or TYPES[field.annotation], _range(field.metadata), f"matches `{pattern}`" if pattern else ""]
+    parts = [unit or TYPES[field.annotation], _range(field.metadata), IN_WORDS[pattern] if pattern else ""]
     return ", ".join(filter(None, parts))
 
 

@@ -49,9 +49,10 @@ def retry(store: Store, name: str, settings: Settings, assignments: Sequence[str
         waits_for_more = domain.state is DomainState.SETTLED and domain.reason is not None
         if domain.state not in AT_REST and not waits_for_more:
             raise EpisodeError(f"{name} is {domain.state}: only a domain that is at rest or waits for images can be tried again")
-        if domain.state is DomainState.REJECTED:
+        has_more = bool(tx.drops.list_waiting(domain.id))
+        if domain.state is DomainState.REJECTED and not has_more:
             return _try_another_way(tx, domain, settings, assignments)
-        if domain.state is DomainState.DONE or not _give_back(tx, domain):
+        if (domain.state is DomainState.DONE and not has_more) or not _give_back(tx, domain):
             return _teach(tx, domain, settings)
         newest = tx.episodes.find_newest(domain.id)
         tx.domains.set_retry(domain.id, newest.id if newest else 0, assignments)

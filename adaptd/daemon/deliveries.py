@@ -4,6 +4,7 @@ Every method is one transaction. Which of them is called when is for `arrivals`.
 """
 
 from dataclasses import replace
+from pathlib import Path
 
 from adaptd.daemon.poison import record_delay
 from adaptd.imports.naming import name_domain
@@ -59,7 +60,8 @@ class Deliveries:
         """Whether the newest drop of this folder had the same files; then nothing is arriving."""
         with self._store.writing() as tx:
             domain, origin = tx.domains.get_named(found.domain), printable(found.folder)
-            before = [drop for drop in tx.drops.list_all(domain.id) if drop.origin == origin]
+            # It may have joined another domain.
+            before = [drop for drop in tx.drops.list_all() if drop.origin == origin]
             if not before or before[-1].fingerprint != found.tree.fingerprint:
                 return False
             _end_arriving(tx, domain)
@@ -70,10 +72,10 @@ class Deliveries:
         tree, origin = found.tree, printable(found.folder)
         with self._store.writing() as tx:
             domain = tx.domains.get_named(found.domain)
-            number = tx.drops.next_number(domain.id)
+            number, target = find_place(tx, layout, domain.id)
             if tx.episodes.find_unfinished(domain.id) is None:
                 tx.domains.set_state(domain.id, DomainState.ARRIVING)
-            path = str(found.folder) if in_place else layout.relative(layout.drop(domain.id, number))
+            path = str(found.folder) if in_place else layout.relative(target)
             drop = tx.drops.add(NewDrop(domain.id, number, path, origin, tree.fingerprint, tree.files, tree.size_bytes))
         return drop, domain
 
@@ -114,6 +116,14 @@ class Deliveries:
             tx.drops.remove(drop.id)
             if tx.domains.get(before.id).state is DomainState.ARRIVING:
                 tx.domains.set_state(before.id, before.state, before.reason)
+
+
+def find_place(tx: Transaction, layout: Layout, domain_id: int) -> tuple[int, Path]:
+    """The number of a domain's next drop, and where it goes: where no other lies, though it joined another domain."""
+    number = tx.drops.next_number(domain_id)
+    while tx.drops.has_path(layout.relative(layout.drop(domain_id, number))):
+        number += 1
+    return number, layout.drop(domain_id, number)
 
 
 def _begin_arriving(tx: Transaction, name: str) -> None:

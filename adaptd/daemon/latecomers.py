@@ -15,7 +15,7 @@ from threading import Thread
 
 from adaptd.beneath import holding, opened, rename
 from adaptd.care.view import is_counted, is_forgotten, list_kept, quarantine_places
-from adaptd.daemon.deliveries import Deliveries
+from adaptd.daemon.deliveries import Deliveries, find_place
 from adaptd.files import make_folder, remove, sync_trees
 from adaptd.imports.claimed import Claimed, fingerprint_taken, has_changed, is_as_claimed, read_claimed, spell
 from adaptd.intake.names import is_temporary
@@ -205,15 +205,14 @@ class Latecomers:
         """A drop that waits for more has got more: its domain is imported again."""
         with self._store.writing() as tx:
             domain = tx.domains.get(drop.domain_id)
-            if domain.state is DomainState.SETTLED and domain.reason is not None:
+            if domain.state is DomainState.DONE or (domain.state is DomainState.SETTLED and domain.reason is not None):
                 tx.domains.set_state(domain.id, DomainState.SETTLED)
 
     def _record(self, late: Late) -> tuple[DropRecord, list[tuple[Path, str, Path]]]:
         """The row of the new drop, and what is to be moved into it: from below which folder, where there, and where to."""
         drop, folder = late.drop, self._layout.state / late.drop.path
         with self._store.writing() as tx:
-            number = tx.drops.next_number(drop.domain_id)
-            target = self._layout.drop(drop.domain_id, number)
+            number, target = find_place(tx, self._layout, drop.domain_id)
             moving, taken = [(folder, path, target / path) for path in late.claimed.late], set(map(spell, late.claimed.late))
             for item in late.quarantined:
                 # Spelled out, two odd names may be the same.

@@ -50,10 +50,17 @@ def is_open(window: str, now: datetime) -> bool:
 
 
 def _find_import(tx: Transaction, moving: frozenset[int]) -> Job | None:
-    """The waiting drops that came first, of a domain that is settled, or done with its earlier ones."""
-    waiting = dict.fromkeys(drop.domain_id for drop in tx.drops.list_waiting() if drop.domain_id not in moving)
-    for domain in map(tx.domains.get, waiting):
-        if domain.state in OVER or (domain.state is DomainState.SETTLED and domain.reason is None):
+    """The waiting drops that came first, of a domain that is settled, or done with its earlier ones.
+
+    Those of a domain that is done may wait for more, too: then an import has seen all of them.
+    """
+    waiting: dict[int, bool] = {}  # of each domain, whether one of its drops was not looked at
+    for drop in tx.drops.list_waiting():
+        if drop.domain_id not in moving:
+            waiting[drop.domain_id] = waiting.get(drop.domain_id, False) or drop.taken is None
+    for key, has_new in waiting.items():
+        domain = tx.domains.get(key)
+        if (domain.state in OVER and has_new) or (domain.state is DomainState.SETTLED and domain.reason is None):
             return Job(JobKind.IMPORT, domain.id, domain.name)
     return None
 

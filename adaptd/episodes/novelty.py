@@ -9,6 +9,7 @@ import numpy as np
 
 from adaptd.episodes.leases import PATIENCE_SECONDS
 from adaptd.episodes.materials import Materials
+from adaptd.episodes.merging import merge_delivery
 from adaptd.errors import DomainKnown
 from adaptd.evaluation.evaluator import viewing
 from adaptd.evaluation.novelty import (
@@ -18,22 +19,35 @@ from adaptd.evaluation.novelty import (
     Verdict,
     correct_level,
     decide,
+    decide_copied,
     find_nearest,
     measure_distance,
 )
 from adaptd.evaluation.shift import View
+from adaptd.files import try_to_remove
 from adaptd.learning.backbones import Classifier
 from adaptd.library.imageset import ImageSet
 from adaptd.project.layers import Project
+from adaptd.project.layout import Layout
 from adaptd.project.settings import ENOUGH_TO_TELL
-from adaptd.records import SUPERVISED, Domain, DomainState, EpisodeState, EventKind, Image, Lease, Progress
+from adaptd.records import (
+    MERGED_INTO,
+    NOVELTY,
+    SUPERVISED,
+    Domain,
+    DomainState,
+    EpisodeState,
+    EventKind,
+    Image,
+    Lease,
+    Progress,
+    Split,
+)
 from adaptd.releases.images import ImageSets, join_sets
 from adaptd.store import Store, Transaction
 
-NOVELTY = "novelty"
-"""Under this name an episode's report tells what was found."""
 CONTENT = "content"
-"""Under this name in it, of which images."""
+"""Under this name the report's novelty tells of which images it is."""
 
 
 class Assessment:
@@ -44,6 +58,7 @@ class Assessment:
     ) -> None:
         self._settings, self._store, self._materials, self._lease = project.settings, store, materials, lease
         self._episode, self._domain, self._check_stop = materials.episode, materials.domain, check_stop
+        self._layout = Layout(project.state)
 
     def run(self, model: Classifier) -> dict[str, Any]:
         """What the report tells of it; nothing for a domain that has a column in R.
@@ -52,7 +67,7 @@ class Assessment:
             model: as the episode begins with it.
 
         Raises:
-            DomainKnown: it is no new domain, and is skipped.
+            DomainKnown: it is no new domain, and is skipped, or joined the one it is known as.
         """
         if self._episode.method == SUPERVISED or self._domain.position is not None:
             return {}
@@ -62,31 +77,64 @@ class Assessment:
             tx.episodes.progress(self._episode.id, self._lease, Progress("comparing", 0, 1))
             came = len(tx.domains.list_all()) - 1
             content = digest_images(tx.images.list_for(self._domain.id))
-        found = assess_novelty(self._materials, model, came, self._settings.evaluation.batch_size, self._check_stop)
+        found = self._find_copied(came) or assess_novelty(
+            self._materials, model, came, self._settings.evaluation.batch_size, self._check_stop
+        )
         report = {NOVELTY: found.to_json() | {CONTENT: content}}
         with self._store.writing(PATIENCE_SECONDS) as tx:
             tx.episodes.report(self._episode.id, self._lease, report)
             about = {"domain_id": self._domain.id, "episode_id": self._episode.id}
             tx.events.add(EventKind.DROP_COMPARED, found.message, **about)
-            is_skipped = self._must_skip(tx, found, content)
-            if is_skipped:
-                self._skip(tx, found)
-        if is_skipped:
+            is_over = self._is_unwanted(tx, found, content)
+            if is_over:
+                self._end(tx, found, report)
+        if is_over:
+            self._sweep()
             raise DomainKnown(found.message)
         return report
 
-    def _must_skip(self, tx: Transaction, found: Novelty, content: str) -> bool:
+    def _find_copied(self, came: int) -> Novelty | None:
+        """Whether known domains have every image of it, byte for byte: then there is nothing to compare."""
+        own, known = self._domain, list_known(self._materials)
+        with self._store.reading() as tx:
+            images = sum(image.split is not Split.TEST for image in tx.images.list_for(own.id))
+            shared = {d.name: tx.images.list_shared(own.id, d.id, tx.episodes.last_delivery(d.id)) for d in known}
+        return decide_copied(own.name, images, shared, correct_level(came, len(known)))
+
+    def _is_unwanted(self, tx: Transaction, found: Novelty, content: str) -> bool:
         """Only drops are: who runs `adaptd adapt` wants an episode. And who tries the same images again, too."""
-        if found.verdict is not Verdict.KNOWN or self._settings.intake.known_drops != "skip":
+        if found.verdict is not Verdict.KNOWN or (self._settings.intake.known_drops == "adapt" and not found.copied):
             return False
         return bool(tx.drops.list_all(self._domain.id)) and not was_skipped(tx, self._domain, content)
 
-    def _skip(self, tx: Transaction, found: Novelty) -> None:
-        name = quote(self._domain.name)
-        why = f"{found.message}; `adaptd retry {name}` adapts to it nevertheless"
+    def _end(self, tx: Transaction, found: Novelty, report: dict[str, Any]) -> None:
+        """No episode on it: it joins the domain that it is known as, or is skipped."""
+        host = self._find_host(tx, found)
+        if host is not None:
+            tx.episodes.report(self._episode.id, self._lease, {NOVELTY: report[NOVELTY] | {MERGED_INTO: host.name}})
+            merge_delivery(tx, self._domain, self._episode.delivery, host, found.message)
+        else:
+            name = quote(self._domain.name)
+            why = f"{found.message}; nothing is learned from it, `adaptd retry {name}` adapts to it nevertheless"
+            tx.domains.set_state(self._domain.id, DomainState.SKIPPED, why)
         tx.episodes.cancel(self._episode.id, found.message)
         tx.checkpoints.forget_all(self._episode.id)
-        tx.domains.set_state(self._domain.id, DomainState.SKIPPED, why)
+
+    def _find_host(self, tx: Transaction, found: Novelty) -> Domain | None:
+        """The domain to merge it into; none where that is not set, people labelled it, it is a copy, or like the source."""
+        if self._settings.intake.known_drops != "merge" or found.copied or tx.labels.list_for(self._domain.id):
+            return None
+        assert found.known_as is not None
+        host = tx.domains.get_named(found.known_as)
+        return host if host.position else None
+
+    def _sweep(self) -> None:
+        """Remove what was decoded of a drop that joined another domain: it is decoded there again."""
+        with self._store.reading() as tx:
+            domain = tx.domains.get(self._domain.id)
+        if domain.state is DomainState.SKIPPED and not domain.images:
+            for split in Split:
+                try_to_remove(self._layout.cache(domain.id, self._episode.delivery, split))
 
 
 def assess_novelty(
@@ -101,7 +149,7 @@ def assess_novelty(
         batch_size: of forward passes.
         check_stop: called before each known domain; may raise.
     """
-    own, known = materials.domain, [d for d in materials.images.domains if d.id != materials.domain.id]
+    own, known = materials.domain, list_known(materials)
     count, level = sum(map(len, _own_parts(materials))), correct_level(came, len(known))
     if count < ENOUGH_TO_TELL:
         return decide(own.name, count, (), level)
@@ -122,6 +170,11 @@ def assess_novelty(
     return decide(own.name, count, [each for each in found if each is not None], level)
 
 
+def list_known(materials: Materials) -> list[Domain]:
+    """The source and every domain that was learned from."""
+    return [domain for domain in materials.images.domains if domain.id != materials.domain.id]
+
+
 def find_known(report: Mapping[str, Any]) -> str | None:
     """What to say of a domain that is not new; None of any other."""
     found = report.get(NOVELTY, {})
@@ -139,6 +192,7 @@ def was_skipped(tx: Transaction, domain: Domain, content: str) -> bool:
         episode.domain_id == domain.id
         and episode.report.get(NOVELTY, {}).get("verdict") == Verdict.KNOWN
         and episode.report[NOVELTY].get(CONTENT) == content
+        and MERGED_INTO not in episode.report[NOVELTY]
         for episode in tx.episodes.list_all(EpisodeState.CANCELLED)
     )
 

@@ -4,7 +4,7 @@ A drop is known as a domain from which it cannot be told apart. Told apart are t
 explains *and* by more than is tolerated: thousands of images show differences that do not matter.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -61,7 +61,10 @@ class Distance:
 
 @dataclass(frozen=True, slots=True)
 class Novelty:
-    """What was found out about a drop of `images` images; of `known_as` it is one more drop."""
+    """What was found out about a drop of `images` images; of `known_as` it is one more drop.
+
+    `copied`: every one of them is in a known domain, byte for byte.
+    """
 
     verdict: Verdict
     message: str
@@ -69,6 +72,7 @@ class Novelty:
     level: float
     known_as: str | None = None
     distances: tuple[Distance, ...] = ()
+    copied: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As an episode's report has it."""
@@ -115,6 +119,23 @@ def find_nearest(references: Iterable[View], measure: Callable[[View], Distance]
         if not nearest.told_apart or nearest.auc > CLOSE_AUC:
             break
     return nearest
+
+
+def decide_copied(name: str, images: int, shared: Mapping[str, frozenset[str]], level: float) -> Novelty | None:
+    """That a drop brings no image that is not in a known domain; None where it brings one.
+
+    Args:
+        name: the drop's.
+        images: how many it has.
+        shared: by known domain, the hashes of those that it has too.
+        level: of the tests that need not be made.
+    """
+    if not images or len(frozenset[str]().union(*shared.values())) < images:
+        return None
+    most = sorted((domain for domain in shared if shared[domain]), key=lambda domain: -len(shared[domain]))
+    where = most[0] if len(shared[most[0]]) == images else ", ".join(most)
+    message = f"{name} is no new domain: every image of it is in {where} already"
+    return Novelty(Verdict.KNOWN, message, images, level, most[0], copied=True)
 
 
 def decide(name: str, images: int, distances: Iterable[Distance], level: float) -> Novelty:

@@ -74,7 +74,7 @@ def _give_labels_again(tx: Transaction, domain: Domain, labels: dict[int, Label]
 
 
 def wait_for_more(store: Store, delivery: Delivery, shortage: str) -> None:
-    """Its drops are too little: they wait for more, or are over if all of it was known."""
+    """Its drops are too little: they wait for more, or are over if all of it was known. A finished domain stays finished."""
     with store.writing() as tx:
         _require_wanted(tx, delivery)
         domain = tx.domains.get_named(delivery.incoming.name)
@@ -85,7 +85,7 @@ def wait_for_more(store: Store, delivery: Delivery, shortage: str) -> None:
             _take_in_drops(tx, delivery, NOTHING_NEW)
         else:
             _note_taken(tx, delivery)
-        state = DomainState.DONE if over and domain.position is not None else DomainState.SETTLED
+        state = DomainState.SETTLED if domain.position is None else DomainState.DONE
         # What came meanwhile may be enough.
         more = {drop.id for drop in tx.drops.list_waiting(domain.id)} - set(delivery.incoming.drop_ids)
         tx.domains.set_state(domain.id, state, None if more else shortage)

@@ -15,6 +15,7 @@ EVENTS: dict[EventKind, tuple[Tone, str]] = {
     EventKind.DROP_STUCK: ("bad", "Something of a drop cannot be moved; it is tried again now and then."),
     EventKind.DOMAIN_QUEUED: ("plain", "A drop's images were accepted, and an episode waits for its turn."),
     EventKind.DROP_COMPARED: ("plain", "A drop was compared with the source and every known domain: whether it is new."),
+    EventKind.DROP_MERGED: ("plain", "A drop that is no new domain joined the one it is known as, as a further delivery."),
     EventKind.IMPORT_FAILED: ("bad", "A drop could not be read at all."),
     EventKind.EPISODE_DONE: ("good", "An episode was committed: a row of R and a version."),
     EventKind.EPISODE_FAILED: ("bad", "An episode cannot go on; its reason is told."),

@@ -7,6 +7,7 @@ from typing import Any
 from adaptd.project.catalogue import CONFIG_FILE, ENV_PREFIX, list_keys, sections
 from adaptd.project.renamed import RENAMED
 from adaptd.project.settings import hide_password
+from adaptd.sections import IN_WORDS
 
 
 def explain(error: Any, origins: Mapping[str, str]) -> str:
@@ -29,6 +30,8 @@ def explain(error: Any, origins: Mapping[str, str]) -> str:
 def _reason(error: Any) -> str:
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
+    if error["type"] == "string_pattern_mismatch":
+        return f"allowed: {IN_WORDS[error['ctx']['pattern']]}"
     if error["type"] == "missing":
         return "too few values"
     return str(error["msg"][0].lower() + error["msg"][1:])

@@ -13,12 +13,22 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 from adaptd.learning.methods.settings import MethodSettings
 from adaptd.learning.origins import LITE0_MEAN, LITE0_SIZE, LITE0_STD
 from adaptd.learning.settings import AugmentationSettings, MemorySettings, ModelSettings, SourceSettings, TrainingSettings
-from adaptd.sections import DEVICE_PATTERN, Count, CountOrZero, NotNegative, Positive, Section, Share
+from adaptd.sections import (
+    DEVICE_PATTERN,
+    PATH_PATTERN,
+    VISIBLE_PATTERN,
+    WINDOW_PATTERN,
+    Count,
+    CountOrZero,
+    NotNegative,
+    Positive,
+    Section,
+    Share,
+)
 
 Port = Annotated[int, Field(ge=0, le=65535)]
-Clock = r"([01]\d|2[0-3]):[0-5]\d"
-Window = Annotated[str, Field(pattern=rf"^$|^{Clock}-{Clock}$")]
-Folder = Annotated[str, Field(pattern=r"^[^\x00]+$")]
+Window = Annotated[str, Field(pattern=WINDOW_PATTERN)]
+Folder = Annotated[str, Field(pattern=PATH_PATTERN)]
 
 
 ENOUGH_TO_TELL = 50
@@ -58,10 +68,11 @@ class IntakeSettings(Section):
         "claim", description="claim moves drops out of the inbox; in-place reads them there"
     )
     minimum_images: Count = Field(16, description="wait for this many usable images before training")
-    known_drops: Literal["adapt", "skip"] = Field(
+    known_drops: Literal["adapt", "skip", "merge"] = Field(
         "adapt",
-        description="a drop under a new name that is no new domain: adapt says so and adapts to it; "
-        f"skip says so and learns nothing from it, and makes drops wait for {ENOUGH_TO_TELL} images",
+        description="a drop under a new name that is no new domain: adapt says so and adapts to it; skip says so and learns "
+        "nothing from it; merge makes it a further delivery of the domain that it is known as, or skips it where that is the "
+        f"source; skip and merge make drops wait for {ENOUGH_TO_TELL} images. A drop with no new image is always skipped",
     )
     trigger: Literal["settled", "manual"] = Field(
         "settled", description="settled: train by itself; manual: wait for `adaptd resume`"
@@ -131,7 +142,7 @@ class ServingSettings(Section):
 
     host: str = Field("127.0.0.1", description="address; anything but loopback needs a token")
     port: Port = Field(8080, description="port; 0: any free one")
-    token: str = Field("", pattern=r"^[!-~]*$", description="clients must send it as `Authorization: Bearer …`; empty: none")
+    token: str = Field("", pattern=VISIBLE_PATTERN, description="clients must send it as `Authorization: Bearer …`; empty: none")
     device: str = Field(
         "auto",
         pattern=DEVICE_PATTERN,
@@ -164,7 +175,7 @@ class MetricsSettings(Section):
     port: Port = Field(9109, description="port; 0: any free one")
     token: str = Field(
         "",
-        pattern=r"^[!-~]*$",
+        pattern=VISIBLE_PATTERN,
         description="whoever promotes or rolls back on a page must give it; and, beyond loopback, whoever reads one; empty: none",
     )
     insecure: bool = Field(False, description="let anybody who reaches the address read the pages, without a token")

@@ -63,6 +63,22 @@ class Drops(Repository):
             statement = statement.where(drops.c.domain_id == domain_id)
         return tuple(DropRecord(**fields(row)) for row in self._connection.execute(statement))
 
+    def has_path(self, path: str) -> bool:
+        """Whether a drop of any domain lies there, or did: one that joined another domain stays where it is."""
+        return self._connection.execute(select(drops.c.id).where(drops.c.path == path)).first() is not None
+
+    def join(self, drop_id: int, domain_id: int) -> None:
+        """A drop is another domain's from now on, and waits there as if it had just come; its folder stays where it is."""
+        values = {
+            "domain_id": domain_id,
+            "number": self.next_number(domain_id),
+            "delivery": None,
+            "taken": None,
+            "taken_at": None,
+        }
+        counts = {"accepted": 0, "duplicates": 0, "crashes": 0}
+        self._connection.execute(update(drops).where(drops.c.id == drop_id).values(values | counts))
+
     def take_in(self, drop_ids: Sequence[int], delivery: int) -> None:
         """These drops' images are in a delivery from now on; 0: they brought nothing new."""
         self._connection.execute(update(drops).where(drops.c.id.in_(drop_ids)).values(delivery=delivery))

@@ -67,6 +67,13 @@ class Images(Repository):
         statement = select(images).where(images.c.domain_id == domain_id).order_by(images.c.sha256).limit(count)
         return tuple(_record(row) for row in self._connection.execute(statement))
 
+    def list_shared(self, domain_id: int, other_id: int, deliveries: int) -> frozenset[str]:
+        """Hashes of a domain's images, test images aside, that another domain has in one of its first `deliveries`."""
+        mine, other = images.alias(), images.alias()
+        same = (other.c.domain_id == other_id) & (other.c.sha256 == mine.c.sha256) & (other.c.delivery <= deliveries)
+        wanted = (mine.c.domain_id == domain_id, mine.c.split != Split.TEST)
+        return frozenset(self._connection.execute(select(mine.c.sha256).join(other, same).where(*wanted)).scalars())
+
     def remove_delivery(self, domain_id: int, delivery: int) -> None:
         """Forget a delivery that no episode needs any more, and the labels of its images."""
         mine = (images.c.domain_id == domain_id, images.c.delivery == delivery)

@@ -65,6 +65,18 @@ class Quarantine(Repository):
             statement = update(quarantine).where(quarantine.c.id == bindparam("key")).values(path=bindparam("place"))
             self._connection.execute(statement, [{"key": key, "place": path} for key, path in paths.items()])
 
+    def join(self, drop_ids: Sequence[int], domain_id: int) -> None:
+        """The files of these drops are another domain's from now on, as the drops are; they stay where they lie."""
+        mine = quarantine.c.drop_id.in_(drop_ids)
+        before = self._connection.execute(
+            select(quarantine.c.domain_id, func.count()).where(mine).group_by(quarantine.c.domain_id)
+        )
+        for old, count in before.all():
+            for key, change in ((old, -count), (domain_id, count)):
+                values = {"quarantined": domains.c.quarantined + change}
+                self._connection.execute(update(domains).where(domains.c.id == key).values(values))
+        self._connection.execute(update(quarantine).where(mine).values(domain_id=domain_id))
+
     def remove(self, key: int) -> None:
         """The file is in quarantine no more: it was given back, or deleted."""
         domain_id = self._connection.execute(select(quarantine.c.domain_id).where(quarantine.c.id == key)).scalar()

@@ -35,6 +35,8 @@ def test_fsck_is_clean_and_everything_can_be_undone(adapted):
     (shop.root / "inbox" / "night" / "_READY").touch()
     shop.does("run", "--drain", env=QUICK)
     assert shop.does("fsck", "--deep").stdout == "clean\n"
+    (night,) = shop.status()["queue"]
+    assert (night["state"], "2 rejected" in night["reason"]) == ("done", True), "it was finished before"
     again = json.loads(shop.does("quarantine", "list", "night", "--json").stdout)["files"]
     assert [file["reason"] for file in again] == [file["reason"] for file in listed]
 

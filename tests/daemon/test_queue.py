@@ -5,10 +5,15 @@ from datetime import datetime
 
 import pytest
 
-from adaptd.daemon import patience
+from adaptd.daemon import patience, queue
+from adaptd.daemon.control import retry
 from adaptd.daemon.patience import Patience
 from adaptd.daemon.queue import is_open
 from adaptd.errors import StoreBusy
+from adaptd.project.settings import Settings
+from adaptd.records import DomainState
+from adaptd.store import NewDrop, Store
+from adaptd.store.migrate import upgrade
 
 
 @pytest.mark.parametrize(
@@ -61,3 +66,31 @@ def test_what_nobody_expects_is_not_swallowed():
     """Only the machine's trouble is waited for; a mistake of ours is an error."""
     with pytest.raises(ZeroDivisionError):
         Patience("work").attempt(lambda: 1 / 0)
+
+
+def test_what_waits_for_a_finished_domain_is_looked_at_once(tmp_path):
+    """It is imported again with the next drop, or when a person says so."""
+    upgrade(tmp_path / "adaptd.db", tmp_path / "backups")
+    with Store(tmp_path / "adaptd.db") as store:
+
+        def is_next() -> bool:
+            with store.reading() as tx:
+                return queue._find_import(tx, frozenset()) is not None
+
+        def come(number: int) -> None:
+            with store.writing() as tx:
+                tx.drops.add(NewDrop(1, number, f"domains/1/{number}", "camera", "f", 1, 1))
+
+        with store.writing() as tx:
+            tx.domains.place(tx.domains.add("camera", DomainState.DONE).id)
+        come(1)
+        assert is_next()
+        with store.writing() as tx:
+            tx.drops.set_taken(1, "f", None)
+        assert not is_next()
+        come(2)
+        assert is_next()
+        with store.writing() as tx:
+            tx.drops.set_taken(2, "f", None)
+        assert retry(store, "camera", Settings()) == "camera is tried again, from its images on"
+        assert is_next()

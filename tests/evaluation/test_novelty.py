@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from adaptd.evaluation.novelty import Distance, Verdict, correct_level, decide, find_nearest, measure_distance
+from adaptd.evaluation.novelty import Distance, Verdict, correct_level, decide, decide_copied, find_nearest, measure_distance
 from adaptd.evaluation.shift import View, compare_features, compare_outputs, ks_distance, ks_probability, rank_auc
 
 CLASSES = ("a", "b", "c")
@@ -114,3 +114,14 @@ def test_verdicts():
     for few in (decide("fog", 49, [near], 0.005), decide("fog", 500, [], 0.005)):
         assert (few.verdict, few.known_as) == (Verdict.TOO_FEW, None)
         assert "too few" in few.message
+
+
+def test_a_copy_is_known_without_a_test():
+    """Where known domains have all of its images, together or one of them alone; not where one image is missing."""
+    shared = {"source": frozenset("ab"), "night": frozenset("bcd"), "fog": frozenset()}
+    found = decide_copied("copy", 4, shared, 0.005)
+    assert (found.verdict, found.copied, found.known_as) == (Verdict.KNOWN, True, "night")
+    assert found.message == "copy is no new domain: every image of it is in night, source already"
+    assert decide_copied("copy", 3, shared | {"source": frozenset("b")}, 0.005).message.endswith("is in night already")
+    assert decide_copied("copy", 5, shared, 0.005) is None
+    assert decide_copied("copy", 0, {}, 0.005) is None

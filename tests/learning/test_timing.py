@@ -56,4 +56,4 @@ def test_everything_that_is_looked_at_is_counted(start):
     for _ in range(episode.epoch_steps + 1):
         seen.clear()
         next(iter(episode))
-    assert sum(seen) == look + 40
+    assert sum(seen) == look

@@ -14,7 +14,7 @@ import pytest
 from adaptd.evaluation.insight import Insight, parse_insight, project_features
 from adaptd.observe.dashboard.wording import make_visible
 from adaptd.project.layout import Layout
-from adaptd.records import EventKind
+from adaptd.records import EventKind, VersionState
 from adaptd.store import NewEpisode, Store
 
 from .pages import HOSTILE, make_project, serve_pages
@@ -142,6 +142,27 @@ def test_confusion_and_map_are_shown_where_they_are_known(pages, root):
     assert text.count('<svg viewBox="-4 -4 208 208"') == 3
     Layout(root / "state").insight(2).write_text('{"schema": "adaptd.insight/1", "ids": [1]}')
     assert "208 208" not in pages.get("/domains/night").text
+
+
+def test_confusion_is_that_of_the_served_version(pages, root, store):
+    """The source's is not left at what its own episode gave; what is rolled back is not shown, and the caption says which."""
+    layout = Layout(root / "state")
+    with store.reading() as tx:
+        source, night = (tx.domains.get_named(name).id for name in ("source", "night"))
+    for episode, predicted in ((1, (0,)), (2, (1, 0))):
+        owners = (source, night)[:episode]
+        insight = Insight(("a", "b"), tuple(range(episode)), owners, (0,) * episode, (), predicted)
+        layout.insight(episode).write_text(insight.to_text())
+
+    def told(domain: str) -> tuple[str, list[str]]:
+        section = pages.get(f"/domains/{domain}").text.partition("<h2>Confusion</h2>")[2].partition("</table>")[0]
+        return re.search(r"<caption>(.*?)\.", section)[1], re.findall(r"heat-\d+\">(\d+)", section)
+
+    assert told("source") == ("1 labelled images after episode 1, which is served", ["0", "1", "0", "0"])
+    with store.writing() as tx:
+        tx.versions.set_state(2, VersionState.REJECTED)
+    assert told("source") == ("1 labelled images after episode 0, which is served", ["1", "0", "0", "0"])
+    assert told("night") == ("1 labelled images after episode 1", ["1", "0", "0", "0"])
 
 
 def post(client: httpx.Client, headers: dict[str, str], token: str = TOKEN) -> int:

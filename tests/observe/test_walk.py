@@ -106,7 +106,7 @@ def test_a_part_that_changes_is_put_in_place(browser, busy, shop):
     shop.run("resume", "optical")
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [pytest.param(1280, "light", marks=pytest.mark.long), (390, "dark")])
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_is_sound(browser, still, page, width, scheme):
     """No error in the console, no request to elsewhere, nothing wider than the screen, no serious finding of axe-core."""

@@ -82,7 +82,7 @@ def test_late_files_and_known_files(shop, start, drop, pictures, paint, tmp_path
     daemon.until(camera="training")
     drop(few, inbox / "camera")
     daemon.hear("camera: 6 files came as drop 2")
-    waits = "SELECT count(*) FROM domains WHERE state = 'settled' AND reason LIKE '%too few images%6 training images%'"
+    waits = "SELECT count(*) FROM domains WHERE state = 'done' AND reason LIKE '%too few images%6 training images%'"
     wait_until(lambda: shop.rows(waits) == [(1,)], "waiting for more")
     drop(more, inbox / "camera")
     wait_until(lambda: shop.rows("SELECT count(*) FROM episodes WHERE state = 'done'") == [(3,)], "the second delivery")

@@ -1,9 +1,9 @@
-"""A drop that is no new domain: it is said, and by the settings it is skipped."""
+"""A drop that is no new domain: it is said, and by the settings it is skipped, or joins the domain that it is known as."""
 
 import json
-import shutil
 
 import pytest
+from PIL import Image
 
 from tests.conftest import Shop
 from tests.episodes.library import Library
@@ -12,6 +12,7 @@ from .conftest import wait_until
 
 PER_CLASS = 40
 SHORT = {"ADAPTD_TRAINING__EPOCHS": "1"}
+MERGE = {"ADAPTD_INTAKE__KNOWN_DROPS": "merge", **SHORT}
 SKIP = {"ADAPTD_INTAKE__KNOWN_DROPS": "skip", **SHORT}
 
 
@@ -23,10 +24,10 @@ def photos(tmp_path_factory, paint):
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory, photos):
-    """The same images under other names, without their classes."""
+    """The same pictures in another format, without their classes: no file has the bytes of a known one."""
     folder = tmp_path_factory.mktemp("copied")
     for path in photos.rglob("*.png"):
-        shutil.copy(path, folder / f"{path.parent.name}-{path.name}")
+        Image.open(path).save(folder / f"{path.parent.name}-{path.stem}.bmp")
     return folder
 
 
@@ -100,3 +101,32 @@ def test_known_drops_are_skipped_where_that_is_set(large_shop, start, drop, copi
     assert daemon.stop() == 0
     assert told(shop, "copy")["verdict"] == "known"
     shop.does("fsck")
+
+
+@pytest.mark.long
+def test_known_drops_join_their_domain_where_that_is_set(large_shop, start, drop, copied, paint, tmp_path):
+    """Another folder of a known domain is its next delivery, with its quarantined file; the source is not adapted to."""
+    shop, inbox = large_shop, large_shop.root / "inbox"
+    shop.does("adapt", paint(tmp_path / "night", PER_CLASS, seed=1, shift=70, flat=True), env=SHORT)
+    more = paint(tmp_path / "more", PER_CLASS, seed=2, shift=70, flat=True)
+    (more / "notes.txt").write_text("no image")
+    drop(more, inbox / "more")
+    drop(copied, inbox / "copy")
+    daemon = start(shop, env=MERGE)
+    daemon.until(more="skipped", copy="skipped")
+    daemon.hear("episode 2 gave")
+    assert daemon.stop() == 0
+    story = json.loads(shop.does("explain", "night", "--json").stdout)
+    assert [(each["number"], each["delivery"], each["accepted"]) for each in story["drops"]] == [(1, 2, 120)]
+    assert [each["delivery"] for each in story["episodes"]] == [1, 2]
+    assert (story["images"], story["quarantined"][0]["names"]) == (240, ["notes.txt"])
+    assert told(shop, "more")["merged_into"] == "night"
+    reasons = {item["domain"]: (item["images"], item["reason"]) for item in shop.status()["queue"]}
+    assert reasons["more"][0] == 0
+    assert "its images joined night" in reasons["more"][1]
+    assert "drop-merged" in shop.does("explain", "more").stdout
+    assert reasons["copy"][0] == 120
+    assert "nothing is learned from it" in reasons["copy"][1]
+    held_out = "SELECT count(*) FROM images WHERE split = 'held-out' AND domain_id = 2 GROUP BY delivery"
+    assert shop.rows(held_out) == [(18,), (18,)]
+    assert shop.does("fsck", "--deep").stdout == "clean\n"

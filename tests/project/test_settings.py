@@ -169,6 +169,21 @@ class TestProblems:
             == f"{folder}/adaptd.toml: [training] epoch: unknown key; did you mean epochs?"
         )
 
+    @pytest.mark.parametrize(
+        ("text", "allowed"),
+        [
+            ("[training]\ndevice = 'gpu'", "[training] device = 'gpu': allowed: auto, cpu, mps, cuda, cuda:N for GPU number N"),
+            ("[serving]\ndevice = 'CPU'", "allowed: auto, cpu, mps, cuda, cuda:N for GPU number N"),
+            ("[intake]\nwindow = '22-6'", "allowed: two times of day such as 22:00-06:00, or nothing"),
+            ("[model]\nname = 'My Model'", "allowed: small letters, digits, dots, dashes and underscores, 63 at most"),
+            ("[paths]\ninbox = ''", "allowed: a path"),
+            ("[metrics]\ntoken = 'two words'", "token = ***: allowed: letters, digits and signs of ASCII, no spaces"),
+        ],
+    )
+    def test_what_is_allowed_is_said_in_words(self, folder, text, allowed):
+        """Nobody has to read a pattern."""
+        assert allowed in problem(folder, text)
+
     def test_a_key_in_the_wrong_place(self, folder):
         """The section it belongs to is named."""
         assert "belongs under [intake]" in problem(folder, "[training]\nsettle_seconds = 1")

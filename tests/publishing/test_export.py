@@ -39,7 +39,7 @@ def export_and_prove(model, path, settings, facts, images):
     return prove_model(model, path, settings, facts, images, exporter)
 
 
-@pytest.mark.parametrize(("backbone", "count"), [("resnet18", 300), ("mobilenet_v2", 300)])
+@pytest.mark.parametrize(("backbone", "count"), [pytest.param("resnet18", 300, marks=pytest.mark.long), ("mobilenet_v2", 300)])
 def test_large_backbones_answer_as_in_torch(tmp_path, digits, trained, facts, backbone, count):
     """The same for networks with BatchNorm, whose running statistics have moved, with the exporter that is tried first."""
     images = {domain: digits(domain, count) for domain in DOMAINS}

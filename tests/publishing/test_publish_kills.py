@@ -102,7 +102,7 @@ def _begin(root: Path, tmp_path: Path, hashes: dict[int, str], already: tuple[in
     return repository
 
 
-@pytest.mark.parametrize("already", [(), (1, 2)], ids=["first", "later"])
+@pytest.mark.parametrize("already", [pytest.param((), id="first", marks=pytest.mark.long), pytest.param((1, 2), id="later")])
 @pytest.mark.parametrize("call", CALLS)
 def test_no_kill_shows_anything_but_whole_proven_versions(stages, call, already):
     """At every such call: the watcher sees nothing bad, recovery finishes or asks for an export, and then all is well."""

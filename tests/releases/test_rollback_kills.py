@@ -90,7 +90,8 @@ def settle(shop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "settings", "served"), [("fsync,fdatasync", KEEP, {2, 3}), ("?rename,?renameat", KEEP | TWIN, {3})]
+    ("call", "settings", "served"),
+    [("fsync,fdatasync", KEEP, {2, 3}), pytest.param("?rename,?renameat", KEEP | TWIN, {3}, marks=pytest.mark.long)],
 )
 def test_killed_anywhere_nothing_bad_is_shown(adapted_shop, tmp_path, call, settings, served):
     """The watcher never meets a partial or unproven version, the next command recovers, and then all is well."""

@@ -224,6 +224,27 @@ def test_drops_wait_until_they_are_in_a_batch_and_can_be_given_back(store):
         assert [(drop.accepted, drop.duplicates, drop.crashes) for drop in waiting] == [(1, 1, 0), (0, 0, 0)]
 
 
+def test_a_drop_can_join_another_domain(store):
+    """It waits there with its quarantined files, both counts are right, and its folder stays its own."""
+    with store.writing() as tx:
+        camera, other = (tx.domains.add(name, DomainState.QUEUED).id for name in ("camera", "other"))
+        tx.drops.add(NewDrop(camera, 1, "domains/1/1", "camera", "f", 9, 100))
+        drop = tx.drops.add(NewDrop(other, 1, "domains/2/1", "other", "f", 9, 100))
+        tx.drops.take_in([drop.id], 1)
+        tx.drops.count(drop.id, 8, 1)
+        tx.quarantine.add(other, "a.txt", "format", "no image", None, drop.id)
+        tx.quarantine.add(other, "mine.txt", "format", "no image", "/home/mine.txt")
+    with store.writing() as tx:
+        tx.drops.join(drop.id, camera)
+        tx.quarantine.join([drop.id], camera)
+    with store.reading() as tx:
+        joined = tx.drops.get(drop.id)
+        assert (joined.domain_id, joined.number, joined.delivery, joined.accepted) == (camera, 2, None, 0)
+        assert (tx.drops.list_all(other), tx.drops.has_path("domains/2/1"), tx.drops.has_path("domains/2/2")) == ((), True, False)
+        assert [item.name for item in tx.quarantine.list_all(camera)] == ["a.txt"]
+        assert (tx.domains.get(camera).quarantined, tx.domains.get(other).quarantined) == (1, 1)
+
+
 def test_originals_can_be_forgotten(store):
     """A drop counts the files it keeps; what was accepted stays known, and images say that their bytes are gone."""
     with store.writing() as tx:

@@ -1,4 +1,4 @@
-"""The list of domains, and one domain: images, memory, quarantine, episodes, and what the newest episode changed in it."""
+"""The list of domains, and one domain: images, memory, quarantine, episodes, confusion, and what the newest changed."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from adaptd.evaluation.insight import Insight, Points
 from adaptd.observe.dashboard.charts import STYLES, draw_evolution, heat
 from adaptd.observe.dashboard.site import Site
 from adaptd.observe.explain import build_explanation
-from adaptd.records import Domain, EpisodeState
+from adaptd.records import Domain, Episode, EpisodeState, VersionState
 from adaptd.store import Transaction
 
 SAMPLES, MEMORY, QUARANTINE, EVENTS, ROWS, POINTS = 24, 24, 30, 30, 40, 600
@@ -37,7 +37,8 @@ def view_domain(tx: Transaction, site: Site, name: str) -> dict[str, Any]:
         "memory_count": story["memory"],
         "quarantine": tx.quarantine.list_latest(domain.id, QUARANTINE),
         "reasons": sorted(tx.quarantine.counts(domain.id).items(), key=lambda item: -item[1]),
-        "insight": _insight(tx, site, domain),
+        "confusion": _find_confusion(tx, site, domain),
+        "maps": _find_maps(tx, site, domain),
     }
 
 
@@ -50,14 +51,28 @@ def _memory(tx: Transaction, domain: Domain) -> list[dict[str, Any]]:
     return [{"item": item, "image": images[item.image_id]} for item in shown if item.image_id in images]
 
 
-def _insight(tx: Transaction, site: Site, domain: Domain) -> dict[str, Any] | None:
+def _find_newest(tx: Transaction, domain: Domain) -> Episode | None:
+    """The domain's newest episode."""
+    return next((e for e in reversed(tx.episodes.list_all(EpisodeState.DONE)) if e.domain_id == domain.id), None)
+
+
+def _find_confusion(tx: Transaction, site: Site, domain: Domain) -> dict[str, Any] | None:
+    """That of the served version; where its episode wrote none down, as for a domain that came later, of the domain's newest."""
+    promoted = tx.versions.find_latest(VersionState.PROMOTED)
+    served = None if promoted is None else tx.episodes.get(promoted.episode_id)
+    for episode in (served, _find_newest(tx, domain)):
+        insight = None if episode is None else site.pictures.find_insight(episode.id)
+        found = None if insight is None else _confusion(insight, domain.id)
+        if found is not None and episode is not None:
+            return found | {"episode": episode.number, "is_served": episode == served}
+    return None
+
+
+def _find_maps(tx: Transaction, site: Site, domain: Domain) -> list[dict[str, Any]]:
     """What the domain's newest episode changed, where that was written down."""
-    mine = [e for e in tx.episodes.list_all(EpisodeState.DONE) if e.domain_id == domain.id]
-    found = site.pictures.find_insight(mine[-1].id) if mine else None
-    if found is None:
-        return None
-    names = {each.id: each.name for each in tx.domains.list_all()}
-    return {"episode": mine[-1].number, "confusion": _confusion(found, domain.id), "maps": _maps(found, names)}
+    newest = _find_newest(tx, domain)
+    found = None if newest is None else site.pictures.find_insight(newest.id)
+    return [] if found is None else _maps(found, {each.id: each.name for each in tx.domains.list_all()})
 
 
 def _confusion(insight: Insight, domain_id: int) -> dict[str, Any] | None:
