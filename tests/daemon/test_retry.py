@@ -79,6 +79,7 @@ def test_a_rejected_domain_is_read_as_such_until_its_version_is_promoted(store, 
         tx.versions.set_state(2, VersionState.PROMOTED)
         assert tx.domains.get(2).state is DomainState.DONE
         tx.versions.set_state(2, VersionState.REJECTED)
+        tx.drops.take_in([2], 0)
     assert retry(store, "camera", project.settings, ["training.epochs=3"]).startswith("camera gets another episode by guarded")
     with store.reading() as tx:
         assert (tx.domains.get(2).state, tx.episodes.find_unfinished(2).delivery) == (DomainState.QUEUED, 1)
