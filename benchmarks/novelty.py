@@ -104,7 +104,7 @@ def train(recipe: Recipe, epochs: int, seed: int) -> Classifier:
 
 def fade(domain: BenchDomain, contrast: float) -> BenchDomain:
     """A domain with its pixels nearer to the middle."""
-    pixels = (127.5 + contrast * (domain.train.pixels - 127.5)).astype(np.uint8)
+    pixels = (127.5 + contrast * (np.asarray(domain.train.pixels) - 127.5)).astype(np.uint8)
     return BenchDomain(domain.name, ImageSet(domain.train.ids, pixels, domain.train.labels), domain.test)
 
 

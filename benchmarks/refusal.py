@@ -38,7 +38,7 @@ Drop = tuple[str, Pixels, NDArray[np.int64] | None]
 
 def change_source(held_out: ImageSet) -> Iterator[Drop]:
     """Held-out source images as other domains might show them; then single classes, and what has no content."""
-    chance, x, y = np.random.default_rng(0), held_out.pixels.astype(np.float32), held_out.labels
+    chance, x, y = np.random.default_rng(0), np.asarray(held_out.pixels).astype(np.float32), held_out.labels
     assert y is not None
     noise = chance.normal(0, 255, x.shape).astype(np.float32)
     blurred: Pixels32 = functional.avg_pool2d(torch.from_numpy(x), 5, 1, 2, count_include_pad=False).numpy()

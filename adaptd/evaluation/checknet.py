@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim.adamw import adamw
 
-from adaptd.library.imageset import ImageSet
+from adaptd.library.imageset import Gathered, ImageSet
 
 SIDE = 32
 WIDTHS = (16, 32, 64)
@@ -80,7 +80,7 @@ def teach_checks(models: Sequence[CheckModel], source: ImageSet, domain: ImageSe
         rows = np.flatnonzero((said == said[0]).all(axis=0))
         if len(rows) < 2:
             break
-        agreed = ImageSet(domain.ids[rows], domain.pixels[rows], labels[rows].astype(np.int64))
+        agreed = ImageSet(domain.ids[rows], Gathered([domain.pixels], rows), labels[rows].astype(np.int64))
         for place, model in enumerate(taught):
             _train(model, (source, agreed), steps, TAUGHT_RATE, len(taught) * number + place)
     return taught

@@ -1,6 +1,6 @@
 """A model's view of whole image sets, without augmentation and without leaving a trace in the model.
 
-Whatever the model runs on, the view is gathered on the processor.
+Whatever the model runs on, the view is gathered on the processor; what is long for each image, on the disk.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,6 +17,7 @@ from adaptd.learning.augment import to_float
 from adaptd.learning.backbones import Classifier, Encoding
 from adaptd.learning.batches import EpisodeData
 from adaptd.learning.quick import quicken
+from adaptd.learning.scratch import Rows, find_folder
 from adaptd.learning.views import ViewedSet
 from adaptd.library.imageset import ImageSet
 
@@ -42,7 +43,7 @@ class Survey:
     Args:
         logits: [n, classes].
         keys: [n, d] unit projections, for the bank.
-        features: [n, features]; kept only for unlabelled sets, which are clustered.
+        features: [n, features]; kept only for unlabelled sets, which are clustered. Like the keys a memory map where images are.
         centroids: [classes, features] unit class means; only for labelled sets.
         cross_entropy: the mean over the set; only for labelled sets.
     """
@@ -94,7 +95,7 @@ def mean_probabilities(
                     _read(model, images, rows, view) if isinstance(images, ViewedSet) else change(_read(model, images, rows))
                 )
                 total[rows[0] : rows[-1] + 1] += functional.softmax(run(changed).cpu().to(total.dtype), dim=1)
-    return total / (1 + views)
+    return total.div_(1 + views)
 
 
 def survey(model: Classifier, images: ImageSet, rows: NDArray[np.int64] | None = None) -> Survey:
@@ -102,27 +103,26 @@ def survey(model: Classifier, images: ImageSet, rows: NDArray[np.int64] | None =
     classes = len(model.settings.classes)
     rows = np.arange(len(images)) if rows is None else rows
     labels = None if images.labels is None else torch.from_numpy(images.labels[rows]).to(model.mean.device)
-    logits, keys, features = [], [], []
-    sums = model.mean.new_zeros(())
+    folder, sums = find_folder(images), model.mean.new_zeros(())
+    logits = torch.empty(len(rows), classes)
+    keys, features = Rows(folder, model.settings.projector_output), Rows(folder, model.classifier.in_features)
     with torch.no_grad(), training_mode(model, on=False):
         encode = quicken(Encoding(model), _shape(images), len(rows))
-        for start, piece in enumerate(_pieces(rows)):
+        for number, piece in enumerate(_pieces(rows)):
+            place = slice(number * IMAGES_PER_PASS, number * IMAGES_PER_PASS + len(piece))
             encoded = encode(_read(model, images, piece))
-            logits.append(model.classify(encoded).cpu())
-            keys.append(model.embed(encoded).cpu())
+            logits[place] = model.classify(encoded).cpu()
+            keys.add(model.embed(encoded).cpu())
             if labels is None:
-                features.append(encoded.cpu())
-            else:  # sums, not features: a source may be large
-                own = labels[start * IMAGES_PER_PASS :][: len(piece)]
-                members = functional.one_hot(own, classes).float()
+                features.add(encoded.cpu())
+            else:  # sums, not features: nobody clusters what has labels
+                members = functional.one_hot(labels[place], classes).float()
                 sums = sums + members.T @ functional.normalize(encoded, dim=1)
     sums = sums.cpu()
-    every = torch.cat(logits) if logits else sums.new_zeros(0, classes)
-    projected = torch.cat(keys) if keys else sums.new_zeros(0, model.settings.projector_output)
     if labels is None:
-        return Survey(every, projected, torch.cat(features), None, None)
-    entropy = functional.cross_entropy(every.double(), labels.cpu()).item() if len(rows) else None
-    return Survey(every, projected, None, functional.normalize(sums, dim=1) if len(rows) else None, entropy)
+        return Survey(logits, keys.read(), features.read(), None, None)
+    entropy = functional.cross_entropy(logits.double(), labels.cpu()).item() if len(rows) else None
+    return Survey(logits, keys.read(), None, functional.normalize(sums, dim=1) if len(rows) else None, entropy)
 
 
 def _shape(images: ImageSet) -> tuple[int, ...]:

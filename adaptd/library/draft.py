@@ -120,6 +120,7 @@ def decode_files(
             if progress is not None:
                 progress(len(answers), len(files))
         images, rejected, duplicates = _sort(files, answers)
+        answers.clear()
         yield Draft(preprocessing, _close_gaps(images, pixels, preprocessing.row_bytes), rejected, duplicates, pixels)
 
 

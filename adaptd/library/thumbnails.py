@@ -6,16 +6,16 @@ from collections import OrderedDict
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from adaptd.errors import CacheUnusable
 from adaptd.library.cache import open_cache
+from adaptd.library.imageset import Pixels
 
 KEPT = 8
 """Opened caches remembered: reading the index of a large one takes a second."""
 
-Opened = tuple[dict[int, int], NDArray[np.uint8]]
+Opened = tuple[dict[int, int], Pixels]
 
 
 class Thumbnails:

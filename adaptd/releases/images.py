@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from adaptd.library.cache import Cache, open_cache
-from adaptd.library.imageset import ImageSet
+from adaptd.library.imageset import Gathered, ImageSet
 from adaptd.library.memories import find_forgotten, find_memory_episodes
 from adaptd.library.preprocessing import Preprocessing
 from adaptd.project.layout import Layout
@@ -125,12 +125,12 @@ def label_images(images: ImageSet, labels: Given) -> ImageSet:
 
 
 def join_sets(sets: list[ImageSet]) -> ImageSet:
-    """One set of several; a single one stays a memory map."""
+    """One set of several; memory maps stay what they are."""
     if len(sets) == 1:
         return sets[0]
     labels = [images.labels for images in sets if images.labels is not None]
     return ImageSet(
         np.concatenate([images.ids for images in sets]),
-        np.concatenate([images.pixels for images in sets]),
+        Gathered([images.pixels for images in sets]),
         np.concatenate(labels) if len(labels) == len(sets) else None,
     )

@@ -35,16 +35,20 @@ class Images(Repository):
         """Accept images and return every sha256's id, of those that were there before too."""
         # On PostgreSQL two writers of one domain would count wrongly; SQLite has one writer anyway.
         self._connection.execute(select(domains.c.id).where(domains.c.id == domain_id).with_for_update())
-        before = self._ids(domain_id, [image.sha256 for image in new])
-        rows: dict[str, dict[str, object]] = {}
-        for image in new:
-            if image.sha256 not in before:
-                rows.setdefault(image.sha256, {"domain_id": domain_id, "state": ImageState.ACCEPTED, **_values(image)})
-        for chunk in in_chunks(list(rows.values())):
-            self._connection.execute(insert(images), chunk)
-        count = domains.c.images + len(rows)
-        self._connection.execute(update(domains).where(domains.c.id == domain_id).values(images=count))
-        return before | self._ids(domain_id, list(rows))
+        known: dict[str, int] = {}
+        added = 0
+        for chunk in in_chunks(new):
+            known.update(self._ids(domain_id, [image.sha256 for image in chunk]))
+            rows: dict[str, dict[str, object]] = {}
+            for image in chunk:
+                if image.sha256 not in known:
+                    rows.setdefault(image.sha256, {"domain_id": domain_id, "state": ImageState.ACCEPTED, **_values(image)})
+            if rows:
+                self._connection.execute(insert(images), list(rows.values()))
+                known.update(self._ids(domain_id, list(rows)))
+                added += len(rows)
+        self._connection.execute(update(domains).where(domains.c.id == domain_id).values(images=domains.c.images + added))
+        return known
 
     def list_for(self, domain_id: int, split: Split | None = None) -> tuple[Image, ...]:
         """A domain's images, or one split of them, by id."""

@@ -27,33 +27,42 @@ class PseudoLabels:
 
 
 def class_centroids(features: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """Unit mean of the features of each class, [classes, d]; zeros for a class nobody is in."""
-    members = functional.one_hot(labels, classes).to(features.dtype)
-    return functional.normalize(members.T @ features, dim=1)
+    """Unit mean of the unit features of each class, [classes, d]; zeros for a class nobody is in."""
+    return _centroids(features, _lengths(features), labels, classes)
 
 
 def pseudo_labels(features: Tensor, predicted: Tensor, source_centroids: Tensor, iterations: int = 100) -> PseudoLabels:
     """Cluster a domain's images; deterministic.
 
     Args:
-        features: [n, d] encoder features; normalised here.
+        features: [n, d] encoder features, of any length; may be a memory map, of which no copy is made.
         predicted: [n] the classifier's class for each image; their centroids are the seeds.
         source_centroids: [classes, d] seeds for classes that no image is predicted as.
         iterations: at most this many rounds; it mostly settles long before.
     """
-    x = functional.normalize(features, dim=1)
-    classes = len(source_centroids)
-    centroids = _or_else(class_centroids(x, predicted, classes), source_centroids)
-    labels = _nearest(x, centroids).argmax(dim=1)
+    lengths, classes = _lengths(features), len(source_centroids)
+    centroids = _or_else(_centroids(features, lengths, predicted, classes), source_centroids)
+    labels = _nearest(features, lengths, centroids).argmax(dim=1)
     for _ in range(iterations):
-        centroids = _or_else(class_centroids(x, labels, classes), centroids)
-        moved = _nearest(x, centroids).argmax(dim=1)
+        centroids = _or_else(_centroids(features, lengths, labels, classes), centroids)
+        moved = _nearest(features, lengths, centroids).argmax(dim=1)
         if torch.equal(moved, labels):
             break
         labels = moved
-    similarity = _nearest(x, centroids).double()
+    similarity = _nearest(features, lengths, centroids).double()
     confidence = functional.softmax(SHARPNESS * similarity, dim=1).gather(1, labels[:, None]).squeeze(1)
     return PseudoLabels(labels, confidence, similarity)
+
+
+def _lengths(features: Tensor) -> Tensor:
+    """[n, 1]; not quite 0, to be divided by."""
+    lengths: Tensor = torch.linalg.vector_norm(features, dim=1, keepdim=True)
+    return lengths.clamp_min(1e-12)
+
+
+def _centroids(features: Tensor, lengths: Tensor, labels: Tensor, classes: int) -> Tensor:
+    members = features.new_zeros(len(features), classes).scatter_(1, labels[:, None], 1 / lengths)
+    return functional.normalize(members.T @ features, dim=1)
 
 
 def _or_else(centroids: Tensor, fallback: Tensor) -> Tensor:
@@ -62,7 +71,7 @@ def _or_else(centroids: Tensor, fallback: Tensor) -> Tensor:
     return torch.where(empty, fallback, centroids)
 
 
-def _nearest(x: Tensor, centroids: Tensor) -> Tensor:
+def _nearest(features: Tensor, lengths: Tensor, centroids: Tensor) -> Tensor:
     """Cosine to every centroid, [n, classes]; a class that has none anywhere attracts nobody."""
     absent = (centroids == 0).all(dim=1)
-    return (x @ centroids.T).masked_fill(absent, -torch.inf)
+    return (features @ centroids.T).div_(lengths).masked_fill_(absent, -torch.inf)

@@ -17,45 +17,64 @@ def propagate(features: Tensor, probabilities: Tensor, generator: torch.Generato
     """Class probabilities after listening to the neighbours, [n, classes].
 
     Args:
-        features: [n, d]; between neighbours the angle is small.
+        features: [n, d]; between neighbours the angle is small. May be a memory map, of which some rows at a time are read.
         probabilities: [n, classes] to begin with.
         generator: picks the landmarks, where there are more images.
     """
     if len(features) < 2:
         return probabilities
-    graph = _connect(functional.normalize(features.double(), dim=1), generator)
+    graph = _connect(features, generator)
     heard = own = probabilities.double()
     for _ in range(ROUNDS):
-        heard = TRUST * (graph @ heard) + (1 - TRUST) * own
-    return (heard / heard.sum(dim=1, keepdim=True)).to(probabilities.dtype)
+        heard = graph.listen(heard).mul_(TRUST).add_(own, alpha=1 - TRUST)
+    return heard.div_(heard.sum(dim=1, keepdim=True)).to(probabilities.dtype)
 
 
-def _connect(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Who listens to whom, [n, n] sparse and symmetric, scaled so that nobody with many friends drowns the others."""
-    count = len(x)
+class _Graph:
+    """Who listens to whom, both ways, scaled so that nobody with many friends drowns the others.
+
+    Args:
+        landmarks: rows of the images that can be neighbours.
+        near: which of these each image's neighbours are, int32 [n, neighbours].
+        cosines: to them, float32 [n, neighbours].
+    """
+
+    def __init__(self, landmarks: Tensor, near: Tensor, cosines: Tensor) -> None:
+        self._landmarks, self._near, self._cosines = landmarks, near, cosines
+        self._scale = torch.ones(len(near), 1, dtype=torch.float64)
+        self._scale = self.listen(self._scale).rsqrt_()
+
+    def listen(self, said: Tensor) -> Tensor:
+        """What each image hears, [n, classes], of what all of them say."""
+        said = said * self._scale
+        heard, classes = torch.empty_like(said), said.shape[1]
+        of_landmarks, by_landmarks = said[self._landmarks], said.new_zeros(len(self._landmarks), classes)
+        for start in range(0, len(said), _ROWS):
+            rows = slice(start, start + _ROWS)
+            near, weight = self._near[rows].long(), self._cosines[rows].double().clamp_min(1e-3).pow(3)[:, :, None]
+            heard[rows] = (weight * of_landmarks[near]).sum(dim=1)
+            told = (weight * said[rows][:, None]).view(-1, classes)
+            by_landmarks.scatter_add_(0, near.view(-1, 1).expand(-1, classes), told)
+        heard[self._landmarks] += by_landmarks
+        return heard.mul_(self._scale)
+
+
+def _connect(features: Tensor, generator: torch.Generator) -> _Graph:
+    """Look for the neighbours of each image among the landmarks."""
+    total = len(features)
     landmarks = (
-        torch.arange(count) if count <= LANDMARKS else torch.randperm(count, generator=generator)[:LANDMARKS].sort().values
+        torch.arange(total) if total <= LANDMARKS else torch.randperm(total, generator=generator)[:LANDMARKS].sort().values
     )
-    near, weight = _find_neighbours(x.float(), landmarks)
-    rows = torch.arange(count)[:, None].expand_as(near)
-    one_way = torch.sparse_coo_tensor(
-        torch.stack([rows.flatten(), near.flatten()]), weight.flatten(), (count, count), check_invariants=True
-    )
-    both = (one_way + one_way.T).coalesce()
-    degree = torch.sparse.sum(both, dim=1).to_dense().rsqrt()
-    row, column = both.indices()
-    scaled = degree[row] * both.values() * degree[column]
-    return torch.sparse_coo_tensor(both.indices(), scaled, (count, count), is_coalesced=True, check_invariants=True)
-
-
-def _find_neighbours(x: Tensor, landmarks: Tensor) -> tuple[Tensor, Tensor]:
-    """For each image the rows of its neighbours, and how much each counts, [n, neighbours]."""
     count = min(NEIGHBOURS, len(landmarks) - 1)
-    near, weight = [], []
-    for start in range(0, len(x), _ROWS):
-        rows = torch.arange(start, min(start + _ROWS, len(x)))
-        similarity = (x[rows] @ x[landmarks].T).masked_fill_(rows[:, None] == landmarks, -1.0)
-        best = similarity.topk(count, dim=1)
-        near.append(landmarks[best.indices])
-        weight.append(best.values.double().clamp_min(1e-3) ** 3)
-    return torch.cat(near), torch.cat(weight)
+    near, cosines = torch.empty(total, count, dtype=torch.int32), torch.empty(total, count)
+    known = torch.cat([_normalise(features[rows]) for rows in torch.split(landmarks, _ROWS)])
+    for start in range(0, total, _ROWS):
+        rows = torch.arange(start, min(start + _ROWS, total))
+        similarity = _normalise(features[start : start + _ROWS]) @ known.T
+        best = similarity.masked_fill_(rows[:, None] == landmarks, -1.0).topk(count, dim=1)
+        near[rows], cosines[rows] = best.indices.int(), best.values
+    return _Graph(landmarks, near, cosines)
+
+
+def _normalise(features: Tensor) -> Tensor:
+    return functional.normalize(features.double(), dim=1).float()

@@ -40,3 +40,12 @@ def test_the_same_again():
     features, group = two_rings(300)
     before = torch.nn.functional.one_hot(group, 2).double()
     assert torch.equal(*(propagate(features, before, generator(0, "landmarks")) for _ in range(2)))
+
+
+def test_blocks_of_any_size_give_the_same(monkeypatch):
+    """How many images are looked at at a time is nobody's business: the last bits aside, the result is the same."""
+    features, group = two_rings(300)
+    before = torch.nn.functional.one_hot(group, 2).double()
+    whole = propagate(features, before, generator(0, "landmarks"))
+    monkeypatch.setattr(propagation, "_ROWS", 7)
+    torch.testing.assert_close(propagate(features, before, generator(0, "landmarks")), whole, rtol=1e-12, atol=1e-12)
