@@ -1,4 +1,4 @@
-"""`adaptd forget`: what goes, what stays, what is refused, and kills at every call that makes something last."""
+"""`adaptd forget`: what goes, what stays, what is refused, and kills at six of the calls that make something last."""
 
 import shutil
 import signal
@@ -159,7 +159,7 @@ def test_versions_that_learned_and_memories_of_what_was_undone(resting):
 
 @pytest.mark.parametrize(("call", "nths"), [("pwrite64", (3, 12)), ("unlinkat,unlink,rmdir", (1, 4, 7)), ("fdatasync", (2,))])
 def test_killed_anywhere(resting, zygote, tmp_path, call, nths):
-    """Nothing but pixels is left over, nothing else is gone, and the same command goes on to the same end."""
+    """At a few sampled calls: nothing but pixels is left over, nothing else is gone, and the same command ends the same."""
     codes = []
     for nth in nths:
         kept = Kept(tmp_path / f"{call}-{nth}" / "shop")
