@@ -27,6 +27,7 @@ AdaptdError
 │   ├── StoreConflict           a row that must be unique, or must exist, is not
 │   └── StoreUnreachable        cannot be opened or written: permission, disk, network
 ├── DomainKnown                 a drop is no new domain, and nothing is to be learned from such ones
+├── DrainIncomplete             `run --drain` ended, and something failed or is left
 ├── ProjectBusy                 another process works on the project
 ├── DomainUnknown               there is no domain of that name
 ├── LabelsRefused               labels that people gave cannot be taken, none of them
@@ -182,6 +183,10 @@ class StoreUnreachable(StoreError):
 
 class DomainKnown(AdaptdError):
     """A drop is no new domain, and the settings say that nothing is learned from such drops."""
+
+
+class DrainIncomplete(AdaptdError):
+    """Nothing is left to do that could be done, but something failed, or waits for a person."""
 
 
 class ProjectBusy(AdaptdError):

@@ -11,6 +11,9 @@ SOURCE = "source"
 SUPERVISED = "supervised"
 """The method of episode 0."""
 
+REFUSED = "refused"
+"""Under this name the report of an episode that failed tells that its domain was refused."""
+
 EVERYTHING = "*"
 """The scope of a pause that is for all domains."""
 
@@ -23,6 +26,10 @@ class DomainState(StrEnum):
     QUEUED = "queued"
     TRAINING = "training"
     DONE = "done"
+    REFUSED = "refused"
+    """The model's own labels for it cannot be trusted: nothing was learned."""
+    REJECTED = "rejected"
+    """Its newest episode is done, and the gate rejected the version. Stored as `done`: the version says the rest."""
     FAILED = "failed"
     SKIPPED = "skipped"
 
@@ -116,6 +123,7 @@ class EventKind(StrEnum):
     PAUSED = "paused"
     RESUMED = "resumed"
     RETRIED = "retried"
+    FORGOTTEN = "forgotten"
     CANCELLED = "cancelled"
     FILES_DELETED = "files-deleted"
 
@@ -142,7 +150,9 @@ class Estimator(StrEnum):
 class Domain:
     """One incoming image distribution. The source is the domain at position 0.
 
-    `name` is its folder's, unless `old_spelling` says that it was made in another way.
+    `name` is its folder's, unless `old_spelling` says that it was made in another way. Its episodes up to the one with the id
+    `forgotten` are: nothing of them is replayed, taught or measured on. `retry` has the settings that a person wants for its next
+    episode, and the id of the newest one before it.
     """
 
     id: int
@@ -155,6 +165,8 @@ class Domain:
     created_at: datetime
     updated_at: datetime
     old_spelling: bool = False
+    forgotten: int | None = None
+    retry: dict[str, Any] | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,12 @@ def plan(view: View, project: Project, wish: Wish) -> tuple[Deletable, ...]:
     return tuple(found)
 
 
+def plan_originals(view: View, layout: Layout, domain_id: int) -> tuple[Deletable, ...]:
+    """The original files of one domain, as far as an import has seen them as they are."""
+    found = (*_failed(view, layout), *_originals(view, layout))
+    return tuple(deletable for deletable in found if deletable.drops[0].domain_id == domain_id)
+
+
 def delete(store: Store, deletables: Iterable[Deletable]) -> tuple[str, ...]:
     """Delete; only while the project is ours alone. The rows go first: killed in between, the next run goes on.
 
@@ -104,7 +110,8 @@ def delete(store: Store, deletables: Iterable[Deletable]) -> tuple[str, ...]:
                 domain = tx.domains.get(deletable.drops[0].domain_id)
                 for delivery in {drop.delivery for drop in deletable.drops if drop.delivery}:
                     tx.images.remove_delivery(domain.id, delivery)
-                state = DomainState.SKIPPED if domain.position is None else DomainState.DONE
+                is_over = domain.position is not None and domain.forgotten is None
+                state = DomainState.DONE if is_over else DomainState.SKIPPED
                 tx.domains.set_state(domain.id, state, "its images were deleted by `adaptd gc --failed`")
             for domain_id in {drop.domain_id for drop in deletable.drops}:
                 tx.events.add(EventKind.FILES_DELETED, f"{deletable.kind}: {deletable.reason}", domain_id=domain_id)
@@ -230,7 +237,7 @@ def _failed(view: View, layout: Layout) -> Iterator[Deletable]:
     lost = {
         key for key, tried in by_delivery.items() if all(e.state in {EpisodeState.FAILED, EpisodeState.CANCELLED} for e in tried)
     }
-    given_up = {DomainState.FAILED, DomainState.SKIPPED}
+    given_up = {DomainState.FAILED, DomainState.REFUSED, DomainState.SKIPPED}
     busy = {episode.domain_id for episode in view.episodes if episode.state in OPEN}
     for domain in view.domains.values():
         if domain.state not in given_up or domain.id in busy:

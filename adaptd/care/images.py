@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from adaptd.beneath import REPLACED
-from adaptd.care.view import Finding, View, is_counted, list_files, quarantine_places
+from adaptd.care.view import Finding, View, is_counted, is_forgotten, list_files, quarantine_places
 from adaptd.imports.claimed import Claimed, has_changed, read_claimed, spell
 from adaptd.project.layout import Layout
 from adaptd.records import DropRecord, Image, ImageState, Quarantined
@@ -61,7 +61,7 @@ def find_late_files(view: View, layout: Layout, unreadable: dict[int, str]) -> d
     aside, found = view.quarantine_by_drop(), {}
     for drop in view.drops:
         folder = layout.state / drop.path
-        if drop.delivery is None or Path(drop.path).is_absolute() or not folder.is_dir():
+        if drop.delivery is None or is_forgotten(drop, view.kept) or Path(drop.path).is_absolute() or not folder.is_dir():
             continue
         pending = {item.name for item in aside[drop.id] if item.path is None}
         try:

@@ -79,10 +79,13 @@ def _of_episodes(view: View, layout: Layout) -> Iterator[Path]:
 
 
 def _caches(view: View, layout: Layout) -> Iterator[Path]:
-    """Decoded images of a delivery that joined another domain, or was never committed: its episode comes in one transaction."""
+    """Decoded images of a delivery that is forgotten, joined another domain, or was never committed with its episode."""
     kept = (episode for episode in view.episodes if MERGED_INTO not in episode.report.get(NOVELTY, {}))
     committed = {(episode.domain_id, episode.delivery) for episode in kept}
     for folder in layout.caches.glob("[0-9]*-[0-9]*-*"):
         names = folder.name.split("-")[:2]
-        if all(map(str.isdecimal, names)) and int(names[0]) in view.domains and tuple(map(int, names)) not in committed:
+        if not all(map(str.isdecimal, names)) or int(names[0]) not in view.domains:
+            continue
+        domain_id, delivery = map(int, names)
+        if (domain_id, delivery) not in committed or delivery not in view.kept.get(domain_id, {delivery}):
             yield folder

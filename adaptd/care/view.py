@@ -2,7 +2,7 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +36,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Every record but events, in one consistent view; `images` and `memory` by domain id."""
+    """Every record but events, in one consistent view; `images` and `memory` by domain id.
+
+    `kept` are the deliveries with images of domains that were forgotten, by domain id: others left nothing that counts.
+    """
 
     domains: dict[int, Domain]
     drops: tuple[DropRecord, ...]
@@ -47,6 +50,7 @@ class View:
     memory: dict[int, tuple[int, ...]]
     versions: tuple[Version, ...]
     accuracies: tuple[Accuracy, ...]
+    kept: dict[int, frozenset[int]]
 
     @classmethod
     def read(cls, tx: Transaction, *, with_images: bool = True) -> "View":
@@ -63,6 +67,7 @@ class View:
             {key: tuple(item.image_id for item in tx.memories.list_for(key)) for key in tx.memories.counts()},
             tx.versions.list_all(),
             tx.accuracies.list_all(),
+            list_kept(tx),
         )
 
     @property
@@ -77,6 +82,17 @@ class View:
             if item.drop_id is not None:
                 found[item.drop_id].append(item)
         return found
+
+
+def list_kept(tx: Transaction) -> dict[int, frozenset[int]]:
+    """Of domains that were forgotten, by id, the deliveries that have images: those that came since."""
+    forgotten = (domain.id for domain in tx.domains.list_all() if domain.forgotten is not None)
+    return {key: frozenset(delivery for delivery, _ in tx.images.list_parts(key)) for key in forgotten}
+
+
+def is_forgotten(drop: DropRecord, kept: Mapping[int, frozenset[int]]) -> bool:
+    """Whether a drop's files are only kept: no row tells any more what an import saw in them."""
+    return drop.delivery is not None and drop.delivery not in kept.get(drop.domain_id, {drop.delivery})
 
 
 def quarantine_places(layout: Layout, domain: Domain, drop: DropRecord, item: Quarantined) -> tuple[Path, Path]:

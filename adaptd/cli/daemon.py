@@ -9,7 +9,7 @@ import typer
 
 from adaptd.cli.output import say
 from adaptd.cli.project import open_project, open_store
-from adaptd.errors import Interrupted, PublishError
+from adaptd.errors import DrainIncomplete, Interrupted, PublishError
 
 if TYPE_CHECKING:
     from adaptd.daemon.supervisor import Supervisor
@@ -25,7 +25,9 @@ NameOrAll = Annotated[str | None, typer.Argument(metavar="[DOMAIN]", help="The d
 
 def run(
     context: typer.Context,
-    drain: Annotated[bool, typer.Option("--drain", help="Finish what is there, then exit.")] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Finish what is there, then exit; with code 1, and what, where something failed.")
+    ] = False,
 ) -> None:
     """Watch the inbox: every folder dropped there becomes a domain, an episode and a version. Runs until it is stopped.
 
@@ -58,7 +60,9 @@ def _supervise(project: "Project", lock: "LockFile", stop: "Stop", *, drain: boo
         except (PublishError, OSError) as problem:
             supervisor.warnings.append(str(problem))
         with _serving_pages(project, supervisor):
-            supervisor.run(drain=drain)
+            failures = supervisor.run(drain=drain)
+    if failures:
+        raise DrainIncomplete(f"not everything that is there was done: {'; '.join(failures)}")
 
 
 @contextmanager
@@ -109,16 +113,26 @@ def resume(context: typer.Context, domain: NameOrAll = None) -> None:
         say(control.resume(store, domain))
 
 
-def retry(context: typer.Context, domain: Name) -> None:
-    """Queue a failed or cancelled domain, or one that waits for more images, again, with everything that came for it.
+def retry(
+    context: typer.Context,
+    domain: Name,
+    method: Annotated[str | None, typer.Option(metavar="NAME", help="By another method: --set method.name=NAME.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Another setting, for this episode alone.")
+    ] = None,
+) -> None:
+    """Queue a refused, failed or cancelled domain, or one that waits for more images, again, with everything that came for it.
 
-    A domain that is done gets another episode when labels came to teach it since its last one (labels.train).
+    The settings are read anew from adaptd.toml, without a reload of the daemon; --method and --set are stronger. A rejected
+    domain gets another episode on the images that it has, with other settings; a forgotten one is learned from its originals
+    again. A domain that is done gets another episode when labels came to teach it since its last one (labels.train).
     """
     from adaptd.daemon import control
 
-    project = open_project(context)
+    assignments = [*([f"method.name={method}"] if method else []), *(settings or [])]
+    project = open_project(context, assignments=assignments)
     with open_store(project) as store:
-        say(control.retry(store, domain, project.settings))
+        say(control.retry(store, domain, project.settings, assignments))
 
 
 def cancel(context: typer.Context, domain: Name) -> None:

@@ -145,7 +145,7 @@ def _drop(shop: Path, pictures: Path, daemon: subprocess.Popen[str]) -> None:
         while True:
             document = _read_status(shop)
             state = next((item for item in document["queue"] if item["domain"] == pictures.name), {"state": "arriving"})
-            if state["state"] in {"done", "failed", "skipped"}:
+            if state["state"] in {"done", "refused", "rejected", "failed", "skipped"}:
                 break
             if daemon.poll() is not None or time.monotonic() > deadline:
                 raise EpisodeError(f"{pictures.name} is {state['state']} and does not go on: see the daemon's log")

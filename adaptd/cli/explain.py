@@ -75,7 +75,8 @@ def _episode(episode: dict[str, Any]) -> Iterator[str]:
     tries = f", {episode['attempts']} attempts" if episode["attempts"] > 1 else ""
     crashes = f", its worker died {episode['crashes']} times" if episode["crashes"] else ""
     because = f": {episode['reason']}" if episode["reason"] else ""
-    yield f"{title} on delivery {episode['delivery']} with {episode['method']}: {episode['state']}{took}{tries}{crashes}{because}"
+    ended = f"{episode['outcome']}{took}{tries}{crashes}{because}"
+    yield f"{title} on delivery {episode['delivery']} with {episode['method']}: {ended}"
     if episode["novelty"]:
         yield from _novelty(episode["novelty"])
     for version in episode["versions"]:

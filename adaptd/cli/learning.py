@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,7 +17,7 @@ from adaptd.cli.progress import progress_bar
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import ConfigError, ExitCode
 from adaptd.intake.names import find_domain_name
-from adaptd.records import SOURCE, Episode, VersionState
+from adaptd.records import SOURCE, SUPERVISED, Episode, VersionState
 
 if TYPE_CHECKING:
     from adaptd.episodes.concluding import Finished
@@ -163,9 +164,11 @@ def _run(project: "Project", store: "Store", episode: Episode, stop: "Stop") -> 
     with publishing_alone(project.state):
         finish_publishing(project, store)
     with store.reading() as tx:
-        number = tx.episodes.next_number()
+        number, name = tx.episodes.next_number(), tx.domains.get(episode.domain_id).name
     if episode.attempts:
-        say(f"episode {number} goes on where it was interrupted, with the images and settings it began with", err=True)
+        going_on = f"episode {number} goes on where it was interrupted, with the images and settings it began with"
+        say(f"{going_on}: {_describe_start(episode)}", err=True)
+        say(f"to start over with others: adaptd cancel {quote(name)}, then the same command", err=True)
     with progress_bar(f"episode {number}") as show:
 
         def show_phase(phase: str, done: int, total: int) -> None:
@@ -178,6 +181,13 @@ def _run(project: "Project", store: "Store", episode: Episode, stop: "Stop") -> 
 
         audience = Audience(show_step, show_phase, lambda text: say(text, err=True))
         return EpisodeRunner(project, store, episode, audience, stop).run()
+
+
+def _describe_start(episode: Episode) -> str:
+    """What an episode was queued with, as far as its command can set it."""
+    model, section = episode.config["model"], "source" if episode.method == SUPERVISED else "training"
+    start = f", {model['backbone']} from {model['weights'] or 'random weights'}" if episode.method == SUPERVISED else ""
+    return f"{episode.method}, {episode.config[section]['epochs']} epochs{start}"
 
 
 def _tell_finished(store: "Store", finished: "Finished", as_json: bool) -> None:

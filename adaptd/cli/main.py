@@ -15,6 +15,7 @@ from adaptd.cli import (
     demo,
     doctor,
     explain,
+    forget,
     fsck,
     gc,
     labels,
@@ -44,6 +45,7 @@ app.command("pause")(daemon.pause)
 app.command("resume")(daemon.resume)
 app.command("retry")(daemon.retry)
 app.command("cancel")(daemon.cancel)
+app.command("forget")(forget.forget)
 app.command("matrix")(matrix.matrix)
 app.command("status")(status.status)
 app.command("explain")(explain.explain)

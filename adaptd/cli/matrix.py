@@ -63,7 +63,8 @@ def render_matrix(found: "Matrix") -> "RenderableType":
     table = Table(title="R: accuracy after each episode, %", title_justify="left", caption=CAPTION)
     table.add_column("episode", justify="right")
     for name in found.domains:
-        table.add_column(escape(escape_hidden(name)), justify="right")
+        mark = " (forgotten)" if name in found.forgotten else ""
+        table.add_column(escape(escape_hidden(name)) + mark, justify="right")
     for episode, row in zip(found.episodes, found.rows, strict=True):
         table.add_row(str(episode), *map(_cell, row))
     return Group(table, _totals(summarize(found)))

@@ -3,7 +3,7 @@
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from adaptd.store import Store
 
 
-def open_project(context: typer.Context, overrides: Mapping[str, Any] | None = None) -> "Project":
+def open_project(
+    context: typer.Context, overrides: Mapping[str, Any] | None = None, assignments: Sequence[str] = ()
+) -> "Project":
     """The project named by --project or found above the working directory."""
     from adaptd.project.layers import load_project
 
-    return load_project(context.obj, overrides=overrides)
+    return load_project(context.obj, overrides=overrides, assignments=assignments)
 
 
 @contextmanager

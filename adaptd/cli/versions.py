@@ -1,6 +1,7 @@
 """`adaptd versions`, `promote`, `rollback` and `diff`: what was published, what is served, and a person's word about it."""
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +12,9 @@ from adaptd.errors import PublishError
 from adaptd.text import escape_hidden, make_visible
 
 if TYPE_CHECKING:
+    from adaptd.project.layers import Project
     from adaptd.releases.difference import Difference
+    from adaptd.store import Store
 
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
 Number = Annotated[int, typer.Argument(metavar="N", min=1, help="The version's number.")]
@@ -55,14 +58,37 @@ def rollback(
     number: Annotated[
         int | None, typer.Argument(metavar="[N]", min=1, help="The version to go back to; default: the one before.")
     ] = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Also forget the domains whose memory the undone episodes left; originals are kept.")
+    ] = False,
 ) -> None:
-    """Go back to the version before, or to version N. Its weights are published as the next number."""
+    """Go back to the version before, or to version N. Its weights are published as the next number.
+
+    What the undone episodes remembered of their domains, pseudo-labels that may be wrong, goes on being replayed in the next
+    episodes, unless these domains are forgotten.
+    """
     from adaptd.releases.promotion import roll_back
 
     project = open_project(context)
     with open_store(project) as store:
         version = roll_back(project, store, number)
-    say(f"version {version.version} is promoted: the weights of version {version.restores}")
+        say(f"version {version.version} is promoted: the weights of version {version.restores}")
+        _tell_undone(project, store, forget=forget)
+
+
+def _tell_undone(project: "Project", store: "Store", *, forget: bool) -> None:
+    """Forget what undone episodes remember, or say how."""
+    from adaptd.releases.forgetting import forget_domain
+    from adaptd.releases.lineage import find_undone
+
+    with store.reading() as tx:
+        undone = find_undone(tx.versions.list_all(), tx.episodes.list_all())
+        names = [tx.domains.get(key).name for key in undone]
+    for name in names:
+        if forget:
+            say(forget_domain(store, project.state, name))
+        else:
+            say(f"what is remembered of {name} comes from an undone episode: `adaptd forget {quote(name)}` lets it go")
 
 
 def diff(

@@ -166,6 +166,11 @@ class Arrivals:
         """What is not taken, and why."""
         return tuple(self._warnings.values())
 
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Why drops are not taken, or not in full."""
+        return tuple(self._list_refused().values())
+
     def take_news(self) -> tuple[str, ...]:
         """Those of the warnings that are of another kind, or of another drop, than any before them."""
         news = tuple(message for key, message in self._warnings.items() if key not in self._told)

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Thread
 
 from adaptd.beneath import holding, opened, rename
-from adaptd.care.view import is_counted, quarantine_places
+from adaptd.care.view import is_counted, is_forgotten, list_kept, quarantine_places
 from adaptd.daemon.deliveries import Deliveries, find_place
 from adaptd.files import make_folder, remove, sync_trees
 from adaptd.imports.claimed import Claimed, fingerprint_taken, has_changed, is_as_claimed, read_claimed, spell
@@ -124,8 +124,8 @@ class Latecomers:
 
     def _list_late(self, wanted: set[str] | None) -> Iterator[Late]:
         with self._store.reading() as tx:
-            names = {domain.id: domain.name for domain in tx.domains.list_all()}
-            drops = [drop for drop in tx.drops.list_all() if not Path(drop.path).is_absolute()]
+            names, kept = {domain.id: domain.name for domain in tx.domains.list_all()}, list_kept(tx)
+            drops = [d for d in tx.drops.list_all() if not Path(d.path).is_absolute() and not is_forgotten(d, kept)]
             aside: dict[int | None, list[Quarantined]] = {}
             for item in tx.quarantine.list_all():
                 aside.setdefault(item.drop_id, []).append(item)

@@ -19,6 +19,8 @@ class Patience:
         self._work = work
         self._reason = ""
         self._retry_at, self._seconds = 0.0, SECONDS[0]
+        self.tries = 0
+        """How often in a row it did not go well."""
 
     @property
     def trouble(self) -> str:
@@ -44,9 +46,10 @@ class Patience:
         self._reason = reason
         self._retry_at = time.monotonic() + self._seconds
         self._seconds = min(self._seconds * 2, SECONDS[1])
+        self.tries += 1
 
     def clear(self) -> None:
         """It went well."""
         if self._reason:
             log.info("%s is out of trouble", self._work)
-        self._reason, self._retry_at, self._seconds = "", 0.0, SECONDS[0]
+        self._reason, self._retry_at, self._seconds, self.tries = "", 0.0, SECONDS[0], 0

@@ -7,6 +7,9 @@ from adaptd.daemon.jobs import Job, JobKind
 from adaptd.records import EVERYTHING, DomainState, EpisodeState, VersionState
 from adaptd.store import Transaction
 
+OVER = frozenset({DomainState.DONE, DomainState.REJECTED})
+"""An episode is committed: what waits is the next delivery."""
+
 
 @dataclass(frozen=True, slots=True)
 class NextJobs:
@@ -57,7 +60,7 @@ def _find_import(tx: Transaction, moving: frozenset[int]) -> Job | None:
             waiting[drop.domain_id] = waiting.get(drop.domain_id, False) or drop.taken is None
     for key, has_new in waiting.items():
         domain = tx.domains.get(key)
-        if (domain.state is DomainState.DONE and has_new) or (domain.state is DomainState.SETTLED and domain.reason is None):
+        if (domain.state in OVER and has_new) or (domain.state is DomainState.SETTLED and domain.reason is None):
             return Job(JobKind.IMPORT, domain.id, domain.name)
     return None
 

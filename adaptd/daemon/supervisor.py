@@ -13,6 +13,7 @@ from typing import Any
 from adaptd.care.restore import finish_interrupted
 from adaptd.daemon.arrivals import Arrivals
 from adaptd.daemon.children import Child, Children
+from adaptd.daemon.draining import Ended, find_ended, list_failures
 from adaptd.daemon.jobs import Job, JobEnd, JobKind, JobOutcome
 from adaptd.daemon.labels import LabelWatch
 from adaptd.daemon.latecomers import Latecomers
@@ -21,7 +22,7 @@ from adaptd.daemon.patience import Patience
 from adaptd.daemon.poison import record_end
 from adaptd.daemon.queue import NextJobs, is_cancelled, is_open, read_next_jobs
 from adaptd.episodes.sweep import sweep, sweep_episodes
-from adaptd.errors import ConfigError, InboxUnavailable
+from adaptd.errors import ConfigError, InboxUnavailable, StoreError
 from adaptd.imports.quarantine import move_to_quarantine
 from adaptd.intake.watching import Watcher
 from adaptd.project.layers import Project
@@ -36,6 +37,8 @@ from adaptd.store import Store
 TURN_SECONDS = 1.0
 STOP_SECONDS = 7.0
 """How long workers have for a checkpoint when the daemon stops."""
+DRAIN_TRIES = 5
+"""What did not go well this often in a row, over half a minute, ends a drain."""
 QUARANTINE_SECONDS = 600.0
 """What could not be moved into quarantine is tried again this often."""
 
@@ -64,12 +67,16 @@ class Supervisor:
         self.address: str | None = None
         self.warnings: list[str] = []
 
-    def run(self, *, drain: bool = False) -> None:
-        """Work until asked to stop or, draining, until nothing is left to do.
+    def run(self, *, drain: bool = False) -> tuple[str, ...]:
+        """Work until asked to stop or, draining, until nothing is left to do, or nothing that could be done.
+
+        Returns:
+            Draining, what came to nothing meanwhile, or could not be done, in sentences.
 
         Raises:
             InboxUnavailable: draining, where what is in the inbox cannot be known.
         """
+        ended = self._find_ended() if drain else {}
         signal.signal(signal.SIGHUP, self._request_reload)
         self._stop.on_request = self._watcher.wake
         log.info("watching %s", self._project.inbox, extra={"address": self.address or "none"})
@@ -85,7 +92,7 @@ class Supervisor:
                 self._report_health()
                 notify(f"{ready}WATCHDOG=1\nSTATUS={self._state()}")
                 ready = ""
-                if drain and self._is_idle:
+                if drain and (self._is_idle or self._is_stuck):
                     break
                 self._watcher.wait(self._seconds_to_next_turn())
         notify("STOPPING=1")
@@ -93,6 +100,28 @@ class Supervisor:
         log.info("stopped in order")
         if drain and not self._stop.requested and not self._arrivals.is_available:
             raise InboxUnavailable("; ".join(self._arrivals.warnings))
+        return self._list_failures(ended) if drain and not self._stop.requested else ()
+
+    @property
+    def _is_stuck(self) -> bool:
+        """Whether nothing is at work, and what stands in the way does not go away by itself."""
+        in_vain = any(work.tries >= DRAIN_TRIES for work in (self._intake, self._queue, self._workers))
+        return not self._children.list_running() and (in_vain or not self._has_room)
+
+    def _find_ended(self) -> Ended:
+        try:
+            with self._store.reading() as tx:
+                return find_ended(tx)
+        except StoreError:  # told by whoever needs the database next
+            return {}
+
+    def _list_failures(self, before: Ended) -> tuple[str, ...]:
+        troubles = [] if self._is_idle else self._list_troubles()
+        try:
+            with self._store.reading() as tx:
+                return (*list_failures(tx, before), *self._arrivals.refused, *troubles)
+        except StoreError as problem:
+            return (*troubles, str(problem))
 
     def _measure_room(self) -> int:
         try:

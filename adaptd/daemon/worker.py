@@ -17,7 +17,7 @@ from adaptd.errors import AdaptdError, ConfigError, DomainKnown, EpisodeError, I
 from adaptd.observe.logs import set_up_logs
 from adaptd.project.layers import Project
 from adaptd.project.settings import Settings
-from adaptd.records import DomainState, EventKind
+from adaptd.records import Domain, DomainState, EventKind
 from adaptd.signals import Stop, noting_signals
 from adaptd.store import Store
 
@@ -58,23 +58,32 @@ def _die_with(parent: int) -> None:
 
 
 def _import(project: Project, store: Store, domain_id: int, stop: Stop) -> JobEnd:
+    from adaptd.daemon.control import resolve_retry
     from adaptd.imports.importer import Importer
 
     with store.reading() as tx:
         domain = tx.domains.get(domain_id)
+        try:
+            project = resolve_retry(project, tx, domain)
+        except ConfigError as problem:
+            return _fail_import(store, domain, f"the settings to try it again with are wrong: {problem}")
     importer = Importer(project, store, lambda _done, _total: stop.check())
     try:
         imported = importer.import_drops(domain)
     except IntakeError as problem:
-        with store.writing() as tx:
-            tx.domains.set_state(domain.id, DomainState.FAILED, str(problem))
-            tx.events.add(EventKind.IMPORT_FAILED, str(problem), domain_id=domain.id)
-        return JobEnd(JobOutcome.FAILED, str(problem))
+        return _fail_import(store, domain, str(problem))
     if imported is None:
         return JobEnd(JobOutcome.DONE, f"{domain.name} waits for more images")
     return JobEnd(
         JobOutcome.DONE, f"{domain.name}: {imported.train:,} images to learn from, {imported.quarantined:,} files quarantined"
     )
+
+
+def _fail_import(store: Store, domain: Domain, why: str) -> JobEnd:
+    with store.writing() as tx:
+        tx.domains.set_state(domain.id, DomainState.FAILED, why)
+        tx.events.add(EventKind.IMPORT_FAILED, why, domain_id=domain.id)
+    return JobEnd(JobOutcome.FAILED, why)
 
 
 def _train(project: Project, store: Store, episode_id: int, stop: Stop) -> JobEnd:

@@ -21,6 +21,7 @@ from adaptd.errors import (
     AdaptdError,
     CheckpointError,
     ConfigError,
+    DomainNotRecognised,
     EpisodeError,
     IntakeError,
     NothingToLearn,
@@ -35,7 +36,7 @@ from adaptd.learning.weights import load_weights
 from adaptd.pace import ignore
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
-from adaptd.records import SUPERVISED, DomainState, Episode, EventKind, Lease, Version
+from adaptd.records import REFUSED, SUPERVISED, DomainState, Episode, EventKind, Lease, Version
 from adaptd.releases.weights import load_version
 from adaptd.signals import Stop
 from adaptd.store import Store
@@ -84,10 +85,12 @@ class EpisodeRunner:
 
     def _fail(self, lease: Lease, problem: AdaptdError) -> None:
         with self._store.writing(PATIENCE_SECONDS) as tx:
+            is_refused = isinstance(problem, DomainNotRecognised)
             report = {} if self._training is None else self._training.watch.describe()
+            report |= {REFUSED: True} if is_refused else {}
             tx.episodes.fail(self._episode.id, lease, str(problem), report)
             tx.checkpoints.forget_all(self._episode.id)
-            tx.domains.set_state(self._episode.domain_id, DomainState.FAILED, str(problem))
+            tx.domains.set_state(self._episode.domain_id, DomainState.REFUSED if is_refused else DomainState.FAILED, str(problem))
             self._event(tx.events.add, EventKind.EPISODE_FAILED, str(problem), **report)
         sweep_episodes(self._store, self._layout)
 

@@ -7,12 +7,14 @@ from adaptd.library.cache import remove_unfinished
 from adaptd.library.memories import find_memory_episodes
 from adaptd.project.layout import Layout
 from adaptd.records import Episode, EpisodeState
+from adaptd.releases.forgetting import sweep_forgotten
 from adaptd.store import Store
 
 
 def sweep(store: Store, layout: Layout) -> None:
     """Remove leftovers; only while the project is ours alone and nobody imports."""
     remove_unfinished(layout.caches)
+    sweep_forgotten(store, layout)
     sweep_episodes(store, layout)
 
 

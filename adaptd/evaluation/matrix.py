@@ -56,12 +56,14 @@ class Matrix:
         rows: one entry for each domain, for each episode.
         first_rows: for each domain, the row of the first episode that adapted to it; 0 for the source. When left out,
             domain j was adapted to in row j, as in the paper.
+        forgotten: domains that a person let go: their columns are history, later rows have no entry for them.
     """
 
     domains: tuple[str, ...]
     episodes: tuple[int, ...]
     rows: tuple[Row, ...]
     first_rows: tuple[int, ...] = ()
+    forgotten: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not self.first_rows:
@@ -80,6 +82,13 @@ class Matrix:
         """How good the newest model is."""
         return self.rows[-1] if self.rows else ()
 
+    def remembered(self) -> "Matrix":
+        """Without the columns of forgotten domains."""
+        kept = [column for column, name in enumerate(self.domains) if name not in self.forgotten]
+        rows = tuple(tuple(row[column] for column in kept) for row in self.rows)
+        first_rows = tuple(self.first_rows[column] for column in kept)
+        return Matrix(tuple(self.domains[column] for column in kept), self.episodes, rows, first_rows)
+
     def count(self, kind: AccuracyKind) -> int:
         """How many entries are known in this way."""
         return sum(entry is not None and entry.kind is kind for row in self.rows for entry in row)
@@ -91,6 +100,7 @@ class Matrix:
             "episodes": list(self.episodes),
             "R": [[entry and entry.value for entry in row] for row in self.rows],
             "kind": [[entry and entry.kind.value for entry in row] for row in self.rows],
+            "forgotten": sorted(self.forgotten),
             **{name: [[entry and getattr(entry, name) for entry in row] for row in self.rows] for name in EXTENT},
         }
 

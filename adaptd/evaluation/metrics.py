@@ -36,15 +36,16 @@ class Metrics:
 
 
 def summarize(R: Matrix) -> Metrics:
-    """Every metric of R."""
+    """Every metric of R; forgotten domains count in none of them, only their entries are counted."""
+    everything, R = R, R.remembered()
     return Metrics(
         acc=acc(R),
         acc_targets=acc_targets(R),
         bwt=bwt(R),
         fwt=fwt(R),
         forgetting=forgetting(R),
-        measured=R.count(AccuracyKind.MEASURED),
-        estimated=R.count(AccuracyKind.ESTIMATED),
+        measured=everything.count(AccuracyKind.MEASURED),
+        estimated=everything.count(AccuracyKind.ESTIMATED),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from adaptd.evaluation.matrix import Entry, Matrix
 from adaptd.labels.summary import describe_labels
-from adaptd.observe.status import find_running
+from adaptd.observe.status import find_outcome, find_running
 from adaptd.records import EVERYTHING, Domain, Episode, Version
 from adaptd.releases.matrix import read_matrix
 from adaptd.store import Transaction
@@ -91,6 +91,7 @@ def _episode(episode: Episode, versions: list[Version], origins: dict[int, int |
         "delivery": episode.delivery,
         "method": episode.method,
         "state": episode.state,
+        "outcome": find_outcome(episode, versions),
         "attempts": episode.attempts,
         "crashes": episode.crashes,
         "reason": episode.reason,

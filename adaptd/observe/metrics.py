@@ -19,8 +19,8 @@ from prometheus_client.registry import Collector
 from adaptd import __version__
 from adaptd.errors import StoreError
 from adaptd.evaluation.metrics import summarize
-from adaptd.observe.status import find_running
-from adaptd.records import DomainState, Episode, EpisodeState, Purpose, Reason, VersionState
+from adaptd.observe.status import find_outcome, find_running
+from adaptd.records import REFUSED, DomainState, Episode, EpisodeState, Purpose, Reason, VersionState
 from adaptd.releases.matrix import MatrixKeeper
 from adaptd.releases.served import read_accuracies
 from adaptd.store import Store, Transaction
@@ -103,10 +103,11 @@ def _intake(tx: Transaction) -> Iterator[Metric]:
 
 def _episodes(tx: Transaction) -> Iterator[Metric]:
     episodes = tx.episodes.list_all()
-    states = Counter(episode.state for episode in episodes)
+    # Whether a version is rejected may change: that is told of versions and domains.
+    outcomes = Counter(find_outcome(episode, ()) for episode in episodes)
     ended = CounterMetricFamily("adaptd_episodes", "Episodes that ended, by outcome.", labels=["outcome"])
-    for state in (EpisodeState.DONE, EpisodeState.FAILED, EpisodeState.CANCELLED):
-        ended.add_metric([state], states[state])
+    for outcome in (EpisodeState.DONE, REFUSED, EpisodeState.FAILED, EpisodeState.CANCELLED):
+        ended.add_metric([outcome], outcomes[outcome])
     yield ended
     yield from _running(find_running(tx))
     done = [episode for episode in episodes if episode.state is EpisodeState.DONE]

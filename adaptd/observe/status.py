@@ -1,6 +1,6 @@
 """The status document: one consistent view of the store and the daemon, as `adaptd status --json` prints it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,17 @@ from typing import Any
 from adaptd.evaluation.matrix import Matrix
 from adaptd.evaluation.metrics import summarize
 from adaptd.project.lock import Holder
-from adaptd.records import EVERYTHING, SECONDS_LEFT, Domain, Episode, EpisodeState, Version, VersionState
+from adaptd.records import (
+    EVERYTHING,
+    REFUSED,
+    SECONDS_LEFT,
+    Domain,
+    DomainState,
+    Episode,
+    EpisodeState,
+    Version,
+    VersionState,
+)
 from adaptd.releases.matrix import read_matrix
 from adaptd.releases.served import read_accuracies
 from adaptd.store import Transaction
@@ -86,7 +96,7 @@ def _state(holder: Holder | None, running: Episode | None) -> str:
 
 def _warnings(tx: Transaction, domains: Mapping[int, Domain], running: Episode | None, holder: Holder | None) -> list[str]:
     said = [] if holder is None else list(holder.health.get("warnings", ()))
-    said += [f"domain {d.name} failed: {d.reason or 'see its events'}" for d in domains.values() if d.state == "failed"]
+    said += [_tell_ended(d) for d in domains.values() if d.state in {DomainState.FAILED, DomainState.REFUSED}]
     said += [f"{'everything' if p.scope == EVERYTHING else p.scope} is paused: {p.reason}" for p in tx.pauses.list_all()]
     if running is not None and holder is None:
         which = f"episode {tx.episodes.next_number()} on {domains[running.domain_id].name}"
@@ -98,6 +108,19 @@ def _warnings(tx: Transaction, domains: Mapping[int, Domain], running: Episode |
     if newest is None and (holder is None or holder.command == DAEMON):
         said.append("there is no source model yet: stop the daemon if it runs, then `adaptd source import DIR`")
     return said
+
+
+def _tell_ended(domain: Domain) -> str:
+    verb = "failed" if domain.state is DomainState.FAILED else "was refused"
+    return f"domain {domain.name} {verb}: {domain.reason or 'see its events'}"
+
+
+def find_outcome(episode: Episode, versions: Iterable[Version]) -> str:
+    """How an episode ended, told closer than by its state: refused instead of failed, rejected instead of done."""
+    if episode.state is EpisodeState.FAILED and episode.report.get(REFUSED):
+        return str(DomainState.REFUSED)
+    states = {version.state for version in versions}
+    return str(DomainState.REJECTED if states == {VersionState.REJECTED} else episode.state)
 
 
 def explain_unpromoted(newest: Version) -> str:

@@ -32,7 +32,8 @@ EVENTS: dict[EventKind, tuple[Tone, str]] = {
     EventKind.VERSION_RETIRED: ("plain", "A version was taken out of the models folder, as export.keep_versions says."),
     EventKind.PAUSED: ("plain", "A person paused a domain, or everything."),
     EventKind.RESUMED: ("plain", "A person let it go on."),
-    EventKind.RETRIED: ("plain", "A person queued a failed domain again."),
+    EventKind.RETRIED: ("plain", "A person queued a domain again, maybe with other settings."),
+    EventKind.FORGOTTEN: ("plain", "A person had a domain forgotten: its memory, labels and place in later episodes."),
     EventKind.CANCELLED: ("plain", "A person gave a domain's episode up."),
     EventKind.FILES_DELETED: ("plain", "`adaptd gc` deleted files to keep within its budget."),
 }

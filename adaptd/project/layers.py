@@ -5,7 +5,7 @@ The only reader of configuration. Layers, strongest first: command line, `ADAPTD
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from adaptd.learning.methods.settings import find_ignored
 from adaptd.learning.origins import ORIGINS
 from adaptd.project.catalogue import CONFIG_FILE, setting_names
 from adaptd.project.problems import explain
-from adaptd.project.reading import merge, read_environment, read_file, read_overrides, read_text
+from adaptd.project.reading import merge, read_assignments, read_environment, read_file, read_overrides, read_text
 from adaptd.project.settings import Settings
 
 
@@ -93,7 +93,10 @@ def get_root(folder: Path | None) -> Path:
 
 
 def load_project(
-    folder: Path | None = None, environ: Mapping[str, str] = os.environ, overrides: Mapping[str, Any] | None = None
+    folder: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+    overrides: Mapping[str, Any] | None = None,
+    assignments: Sequence[str] = (),
 ) -> Project:
     """Read a project's settings from all layers.
 
@@ -101,9 +104,11 @@ def load_project(
         folder: the project; None looks for the nearest parent of the working directory.
         environ: where `ADAPTD_SECTION__KEY` is looked up.
         overrides: values from the command line, as `{"training.epochs": 3}`; None values are left out.
+        assignments: the same as text, for one episode: `training.epochs=3`.
     """
     root = get_root(folder)
-    values, origins = merge(read_file(root / CONFIG_FILE), read_environment(environ), read_overrides(overrides or {}))
+    given = read_overrides(overrides or {}), read_assignments(assignments)
+    values, origins = merge(read_file(root / CONFIG_FILE), read_environment(environ), *given)
     settings = _validate(values, origins)
     if ignored := find_ignored(settings.training, settings.method.name):
         raise ConfigError("\n".join(_tell(key, reason, settings, origins) for key, reason in ignored.items()))

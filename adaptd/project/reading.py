@@ -2,13 +2,16 @@
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from adaptd.errors import ConfigError
 from adaptd.project.catalogue import ENV_PREFIX, sections
 from adaptd.project.problems import nearest_section, suggest_key
+
+EPISODE_SECTIONS = ("method", "training", "augmentation", "memory", "evaluation", "labels", "gate", "export", "intake")
+"""What may be set for one episode."""
 
 Layer = dict[tuple[str, str], tuple[Any, str]]
 """(section, key) → value and origin; the section may be one inside another, as `method.guarded`."""
@@ -65,6 +68,23 @@ def read_overrides(overrides: Mapping[str, Any]) -> Layer:
         section, _, key = name.rpartition(".")
         if value is not None:
             layer[section, key] = (value, f"--{key.replace('_', '-')}")
+    return layer
+
+
+def read_assignments(assignments: Iterable[str]) -> Layer:
+    """The layer of `--set section.key=value`: what counts for one episode."""
+    layer: Layer = {}
+    for text in assignments:
+        name, is_one, value = text.partition("=")
+        section, _, key = name.strip().rpartition(".")
+        if not is_one or not section:
+            raise ConfigError(f"--set {text}: write section.key=value, as training.epochs=3{suggest_key(key or name)}")
+        if section.partition(".")[0] not in EPISODE_SECTIONS:
+            known = f"counts for no episode; those that do: {', '.join(EPISODE_SECTIONS)}"
+            raise ConfigError(
+                f"--set {text}: [{section}] " + (known if section in sections() else f"is no section{nearest_section(section)}")
+            )
+        layer[section, key] = (_parse_text(section, key, value.strip()), f"--set {name.strip()}")
     return layer
 
 

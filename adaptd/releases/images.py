@@ -7,7 +7,7 @@ import numpy as np
 
 from adaptd.library.cache import Cache, open_cache
 from adaptd.library.imageset import Gathered, ImageSet
-from adaptd.library.memories import find_memory_episodes
+from adaptd.library.memories import find_forgotten, find_memory_episodes
 from adaptd.library.preprocessing import Preprocessing
 from adaptd.project.layout import Layout
 from adaptd.records import Domain, Episode, EpisodeState, Split
@@ -101,9 +101,11 @@ class ImageSets:
 
 
 def read_image_sets(tx: Transaction, layout: Layout, learning: Episode | None = None) -> ImageSets:
-    """Those of all domains that have a column in R; with an episode that is learning, its domain and delivery as well."""
-    domains = sorted((d for d in tx.domains.list_all() if d.position is not None), key=lambda d: d.position or 0)
+    """Those of all domains that have a column in R and are not forgotten; also of the episode that is learning."""
+    placed = sorted((d for d in tx.domains.list_all() if d.position is not None), key=lambda d: d.position or 0)
     done = tx.episodes.list_all(EpisodeState.DONE)
+    forgotten = find_forgotten(placed, done)
+    domains = [domain for domain in placed if domain.id not in forgotten]
     learned = {(episode.domain_id, episode.delivery) for episode in done}
     remembered = find_memory_episodes(done)
     memories = {d.id: layout.memory(d.id, remembered[d.id]) for d in domains if d.position and d.id in remembered}

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from adaptd.records import Accuracy, AccuracyKind, Version, VersionState
+from adaptd.library.memories import find_memory_episodes
+from adaptd.records import Accuracy, AccuracyKind, Episode, Version, VersionState
 
 PUBLISHED = (VersionState.PROMOTED, VersionState.RETIRED)
 
@@ -24,6 +25,23 @@ def find_chain(versions: Sequence[Version]) -> tuple[Version, ...]:
         else:
             chain.append(version)
     return tuple(chain)
+
+
+def find_learned(versions: Sequence[Version], episodes: Sequence[Episode], domain_id: int) -> tuple[int, ...]:
+    """The versions whose weights an episode on a domain is behind."""
+    learning, learned = {episode.id: episode for episode in episodes}, set[int]()
+    for version in versions:  # each comes after what it began with
+        episode = learning[version.episode_id]
+        base = version.parent if episode.base is None else episode.base
+        if episode.domain_id == domain_id or (version.restores or base) in learned:
+            learned.add(version.version)
+    return tuple(sorted(learned))
+
+
+def find_undone(versions: Sequence[Version], episodes: Sequence[Episode]) -> tuple[int, ...]:
+    """The ids of domains whose memory an episode left that the served version did not come of: somebody went back behind it."""
+    kept = {version.episode_id for version in find_chain(versions)}
+    return tuple(sorted(key for key, episode in find_memory_episodes(episodes).items() if episode not in kept))
 
 
 def find_best(chain: Sequence[Version], accuracies: Sequence[Accuracy]) -> dict[int, Accuracy]:

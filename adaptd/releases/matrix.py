@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
 from adaptd.evaluation.matrix import Entry, Matrix
+from adaptd.library.memories import find_forgotten
 from adaptd.records import Accuracy, AccuracyKind, EpisodeState, Estimator, Version
 from adaptd.store import Transaction
 
@@ -24,6 +25,7 @@ def read_matrix(tx: Transaction) -> Matrix:
         tuple(entries.get((first_version[e.id].version, d.id)) if e.id in first_version else None for d in domains)
         for e in episodes
     )
+    names = {d.id: d.name for d in domains}
     first_rows: dict[int, int] = {}
     for row, episode in enumerate(episodes):
         first_rows.setdefault(episode.domain_id, row)
@@ -32,6 +34,7 @@ def read_matrix(tx: Transaction) -> Matrix:
         tuple(e.number or 0 for e in episodes),
         rows,
         tuple(first_rows[d.id] for d in domains),
+        frozenset(names[key] for key in find_forgotten(domains, episodes)),
     )
 
 
@@ -51,7 +54,7 @@ def _rank(accuracy: Accuracy) -> int:
 
 
 class MatrixKeeper:
-    """R, read again only when an accuracy was added or replaced: tens of thousands take half a second."""
+    """R, read again only when an accuracy was added or replaced, or a domain forgotten: tens of thousands take half a second."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -60,7 +63,7 @@ class MatrixKeeper:
 
     def read(self, tx: Transaction) -> Matrix:
         """As `read_matrix`."""
-        stamp = tx.accuracies.stamp()
+        stamp = (*tx.accuracies.stamp(), tx.domains.forgotten_stamp())
         with self._lock:
             if stamp != self._stamp:
                 self._matrix, self._csv, self._stamp = read_matrix(tx), b"", stamp

@@ -105,6 +105,11 @@ class Drops(Repository):
         mine = (drops.c.domain_id == domain_id, or_(drops.c.delivery == delivery, drops.c.delivery.is_(None)))
         return self._connection.execute(update(drops).where(*mine).values(delivery=None, crashes=0)).rowcount
 
+    def give_back_all(self, domain_id: int) -> int:
+        """Let all drops of a domain wait whose files are kept, whatever came of them; how many wait."""
+        mine = (drops.c.domain_id == domain_id, drops.c.files > 0)
+        return self._connection.execute(update(drops).where(*mine).values(delivery=None, crashes=0)).rowcount
+
     def count_crash(self, domain_id: int) -> int:
         """An import of the domain's waiting drops died: how often in a row."""
         mine = (drops.c.domain_id == domain_id, drops.c.delivery.is_(None))

@@ -167,6 +167,17 @@ class Episodes(Repository):
         values = {"state": EpisodeState.FAILED, "reason": reason, "number": None}
         self._connection.execute(update(episodes).where(episodes.c.id == episode_id).values(values))
 
+    def find_newest(self, domain_id: int) -> Episode | None:
+        """The episode of a domain that was queued last."""
+        statement = select(episodes).where(episodes.c.domain_id == domain_id).order_by(episodes.c.id.desc()).limit(1)
+        row = self._connection.execute(statement).first()
+        return None if row is None else _record(row)
+
+    def amend(self, episode_id: int, **told: Any) -> None:
+        """What an episode that is over told is not so any more."""
+        report = self.get(episode_id).report | told
+        self._connection.execute(update(episodes).where(episodes.c.id == episode_id).values(report=report))
+
     def count_crash(self, episode_id: int) -> int:
         """Its worker died: how often in a row without getting any further."""
         step, episode = self._checkpointed_step(episode_id), self.get(episode_id)

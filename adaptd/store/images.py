@@ -79,12 +79,17 @@ class Images(Repository):
         return frozenset(self._connection.execute(select(mine.c.sha256).join(other, same).where(*wanted)).scalars())
 
     def remove_delivery(self, domain_id: int, delivery: int) -> None:
-        """Forget a delivery that no finished episode learned from, and the labels of its images."""
+        """Forget a delivery that no episode needs any more, and the labels of its images."""
         mine = (images.c.domain_id == domain_id, images.c.delivery == delivery)
         self._connection.execute(delete(labels).where(labels.c.image_id.in_(select(images.c.id).where(*mine))))
         removed = self._connection.execute(delete(images).where(*mine))
         count = domains.c.images - removed.rowcount
         self._connection.execute(update(domains).where(domains.c.id == domain_id).values(images=count))
+
+    def remove_all(self, domain_id: int) -> None:
+        """Forget a domain's images and their labels; nothing may remember them any more."""
+        for delivery in {delivery for delivery, _ in self.list_parts(domain_id)}:
+            self.remove_delivery(domain_id, delivery)
 
     def forget_originals(self, domain_id: int, delivery: int) -> None:
         """The files that a delivery was decoded from are not kept any more."""

@@ -74,6 +74,10 @@ domains = Table(
     Column("updated_at", UtcDateTime, nullable=False),
     # Its name was made before revision 0004, in another way than names are made now.
     Column("old_spelling", Boolean, nullable=False, server_default=false()),
+    # The newest of its episodes that is forgotten; no foreign key, since episodes point to domains.
+    Column("forgotten", Integer),
+    # What a person wants for its next episode.
+    Column("retry", JSON(none_as_null=True)),
     _one_of("state", DomainState),
 )
 

@@ -201,7 +201,9 @@ def test_a_signal_stops_in_order(shop, night, number, tmp_path):
     assert steps[0] < 40
     assert "was interrupted" in shop.status()["daemon"]["warnings"][0]
     assert shop.leftovers() == []
-    assert "goes on where it was interrupted" in shop.does(*words).stderr
+    said = shop.does(*words).stderr
+    assert "goes on where it was interrupted, with the images and settings it began with: guarded, 20 epochs" in said
+    assert "to start over with others: adaptd cancel night, then the same command" in said
     assert snapshot(shop) == snapshot(reference)
 
 

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from adaptd.evaluation.matrix import Entry, Matrix
+from adaptd.evaluation.metrics import summarize
 from adaptd.records import AccuracyKind
 
 R = Matrix(
@@ -27,6 +28,7 @@ def test_json_has_the_shape_of_the_interface():
         "episodes": [0, 1],
         "R": [[0.91, None], [0.0, 0.83]],
         "kind": [["measured", None], ["measured", "estimated"]],
+        "forgotten": [],
         "n": [[100, None], [100, 50]],
         "low": [[None, None], [None, 0.7]],
         "high": [[None, None], [None, 0.9]],
@@ -76,3 +78,13 @@ print([name for name in ("numpy", "torch", "matplotlib") if name in sys.modules]
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_forgotten_domain_is_history():
+    """Its column stays in R and in its counts, and no metric counts it, also where its last entry is unknown."""
+    known, unknown = Entry(0.5, AccuracyKind.MEASURED), None
+    rows = ((known, unknown, unknown), (known, known, unknown), (known, unknown, known))
+    matrix = Matrix(("source", "night", "dusk"), (0, 1, 2), rows, forgotten=frozenset({"night"}))
+    assert matrix.remembered() == Matrix(("source", "dusk"), (0, 1, 2), ((known, None), (known, None), (known, known)), (0, 2))
+    metrics = summarize(matrix)
+    assert (metrics.acc, metrics.measured, set(metrics.forgetting)) == (0.5, 5, {"source", "dusk"})

@@ -159,3 +159,11 @@ def test_drain_does_not_wait_for_an_inbox_that_is_away(shop, start):
     daemon = start(shop, "--drain", env=MANUAL)
     assert daemon.end() == 1
     assert "is not available" in daemon.log.read_text()
+
+
+def test_drain_ends_where_nothing_can_get_better(shop, start, drop, pictures):
+    """Without room nothing is claimed, and nobody will make some: it says so, and the drop stays."""
+    drop(pictures(0), shop.root / "inbox" / "camera")
+    daemon = start(shop, "--drain", env={"ADAPTD_INTAKE__MIN_FREE_BYTES": str(2**60)})
+    assert (daemon.end(), "bytes are free for" in daemon.log.read_text()) == (1, True)
+    assert (shop.root / "inbox" / "camera").is_dir()

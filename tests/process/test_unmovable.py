@@ -93,5 +93,6 @@ def test_each_trouble_stays_with_its_drop(owned, start, pictures):
     for folder in owned.state.glob("domains/*/1/sub"):
         folder.chmod(0o755)
         own(folder)
-    assert start(owned, "--drain", **options, around=around).end() == 0
+    drained = start(owned, "--drain", **options, around=around)
+    assert (drained.end(), "paths too long" in drained.log.read_text()) == (1, True)
     assert owned.rows("SELECT count(*) FROM quarantine WHERE path IS NULL") == [(0,)]

@@ -36,7 +36,8 @@ def test_a_weak_source_is_told_and_got_out_of(empty_shop, noise, source, night, 
     assert "To overrule the gate" in empty_shop.refuses("promote", "1")
 
     drop(night, empty_shop.root / "inbox" / "night")
-    assert start(empty_shop, "--drain").end() == 0
+    drained = start(empty_shop, "--drain")
+    assert (drained.end(), "no version is promoted to adapt from, and drops wait: night" in drained.log.read_text()) == (1, True)
     assert empty_shop.rows("SELECT name, state FROM domains WHERE name = 'night'") == [("night", "settled")]
     assert empty_shop.rows("SELECT count(*) FROM episodes") == [(1,)]
 

@@ -44,6 +44,32 @@ def _names(document: dict, prefix: str = "") -> list[str]:
 
 
 class TestLayers:
+    def test_assignments_for_one_episode(self, folder):
+        """Stronger than all others, read as the environment is, and with origins of their own."""
+        wanted = ["training.epochs=5", "method.name = grcl"]
+        project = load_project(folder, {"ADAPTD_TRAINING__EPOCHS": "3"}, {"training.epochs": 4}, wanted)
+        assert (project.settings.training.epochs, project.settings.method.name) == (5, "grcl")
+        assert project.origins["training.epochs"] == "--set training.epochs"
+
+    @pytest.mark.parametrize(
+        ("wanted", "said"),
+        [
+            ("training.epochs", "--set training.epochs: write section.key=value"),
+            ("epochs=3", "it belongs under [source] or [training]"),
+            ("training.epochs=many", "--set training.epochs: [training] epochs = 'many'"),
+            ("training.epoch=3", "did you mean epochs?"),
+            ("method.name=magic", "guarded"),
+            ("serving.port=1", "[serving] counts for no episode; those that do: method, training"),
+            ("trainin.epochs=1", "did you mean [training]?"),
+            ("method.guarded.patiense=1", "did you mean patience?"),
+        ],
+    )
+    def test_wrong_assignments_are_told(self, folder, wanted, said):
+        """The key, and what is allowed or meant."""
+        with pytest.raises(ConfigError) as caught:
+            load_project(folder, {}, assignments=[wanted])
+        assert said in str(caught.value)
+
     def test_each_layer_goes_before_the_one_below(self, folder):
         """Command line, environment, file, default; each value knows its origin."""
         (folder / "adaptd.toml").write_text("[training]\nepochs = 2\nseed = 2\nbatch_size = 8\n")

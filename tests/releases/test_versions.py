@@ -10,6 +10,8 @@ import pytest
 from PIL import Image
 
 from adaptd.publishing.card import read_card
+from adaptd.records import DomainState
+from adaptd.store import Store
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -132,6 +134,24 @@ class TestTheGate:
         assert "0 kept in memory" in told
         assert wrecked.rows("SELECT count(*) FROM memories JOIN domains ON domain_id = domains.id WHERE name = 'dusk'") == [(0,)]
         assert is_clean(wrecked)
+
+    def test_a_rejected_domain_is_rejected_and_may_try_another_way(self, wrecked):
+        """Not `done`; the same again is refused, other settings give another episode; forced by a person, it is done."""
+        assert [d["state"] for d in wrecked.status()["queue"]] == ["done", "rejected"]
+        document = json.loads(wrecked.does("explain", "dusk", "--json").stdout)
+        assert (document["state"], document["episodes"][0]["state"]) == ("rejected", "done")
+        assert document["episodes"][0]["outcome"] == "rejected"
+        assert "would end as before" in wrecked.refuses("retry", "dusk", env=WRECK)
+        said = wrecked.does("retry", "dusk", "--method", "grcl", "--set", "training.epochs=2", env=WRECK).stdout
+        assert said == "dusk gets another episode by grcl with method.name=grcl, training.epochs=2\n"
+        ((config,),) = wrecked.rows("SELECT config FROM episodes WHERE state = 'queued' AND method = 'grcl' AND delivery = 1")
+        assert json.loads(config)["training"]["epochs"] == 2
+        wrecked.does("cancel", "dusk")
+        wrecked.does("promote", 3, "--force", "--why", "I like it")
+        with Store(wrecked.state / "adaptd.db") as store, store.writing() as tx:
+            dusk = tx.domains.get_named("dusk")
+            tx.domains.set_state(dusk.id, DomainState.REJECTED)
+            assert tx.domains.get_named("dusk").state is DomainState.DONE
 
     def test_the_next_episode_begins_with_the_promoted_version(self, wrecked, tmp_path, paint):
         """Not with the rejected one; and a second delivery that is rejected leaves the memory of the first alone."""
