@@ -88,7 +88,7 @@ def _tell_undone(project: "Project", store: "Store", *, forget: bool) -> None:
         if forget:
             say(forget_domain(store, project.state, name))
         else:
-            say(f"what is remembered of {name} comes from an undone episode: `adaptd forget {quote(name)}` lets it go")
+            say(f"what is remembered of {name} comes from an undone episode: `adaptd forget {quote(name)}` lets it go", err=True)
 
 
 def diff(

@@ -71,7 +71,7 @@ def test_a_person_reads_it_all(adaptd, told):
         "  quarantined: 4 truncated ([red]<script>\\n\\u202egnp.exe, x.gif, y.gif, …)",
         "  quarantined: 1 empty (e.png)",
         " on delivery 1 with grcl: failed, its worker died 1 times: its worker died [red]<script>\\n\\u202egnp.exe",
-        "episode 1 on delivery 1 with grcl: done after 0 s",
+        "episode 1 on delivery 1 with grcl: rejected after 0 s",
         "  version 2: rejected, gate failed; source fell by 25.0 %",
         "  source: 75.0% measured → 50.0% measured (-25.0%)",
         "  night: 40.0% estimated on images it learned from → 50.0% measured\n",

@@ -169,7 +169,7 @@ def test_killed_with_activations_it_ends_the_same(shop, night, tmp_path):
     assert not list(shop.state.glob("activations/*"))
     assert shop.leftovers() == []
     told = json.loads(shop.rows("SELECT report FROM episodes ORDER BY id DESC LIMIT 1")[0][0])["depth"]
-    assert (told["trained"], told["views"]) == ("last-stage", 4)
+    assert (told["trained"], told["views"]) == ("last-stage", 3)
 
 
 def every_file_is_in_one_place(shop, folder: Path) -> None:

@@ -14,7 +14,7 @@ def test_a_rollback_names_what_undone_episodes_remember(adapted_shop):
     """And the command that lets it go; then nothing of it is left, and R is what it was."""
     shop = adapted_shop
     before = matrix(shop)
-    said = shop.does("rollback").stdout
+    said = shop.does("rollback").stderr
     assert "what is remembered of night comes from an undone episode: `adaptd forget night` lets it go" in said
     shop.does("forget", "night", "--yes")
     assert (shop.rows("SELECT count(*) FROM memories"), shop.leftovers()) == ([(0,)], [])
