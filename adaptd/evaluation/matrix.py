@@ -84,6 +84,8 @@ class Matrix:
 
     def remembered(self) -> "Matrix":
         """Without the columns of forgotten domains."""
+        if not self.forgotten:
+            return self
         kept = [column for column, name in enumerate(self.domains) if name not in self.forgotten]
         rows = tuple(tuple(row[column] for column in kept) for row in self.rows)
         first_rows = tuple(self.first_rows[column] for column in kept)

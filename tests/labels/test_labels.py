@@ -304,6 +304,8 @@ def test_a_new_version_is_measured_on_given_labels_too(camera, store, gallery, p
 
 def test_a_finished_domain_is_taught_by_retry(camera, store, gallery, tmp_path):
     """Labels to teach get it another episode on the images it has; without any, or unless they may teach, the reason is told."""
+    assert "camera-7 would end as before" in camera.refuses("retry", "camera-7", env=HELD_OUT), "its version was rejected"
+    camera.does("promote", 2, "--force", "--why", "a test")
     assert "no labels came to teach it since its last episode" in camera.refuses("retry", "camera-7")
     kept = {path: path.stat().st_mtime_ns for path in (camera.state / "checks").iterdir()}
     import_labels(store, "camera-7", {image.id: image.name[0] for image in gallery.learned[:12]}, "teach.csv", teach=True)

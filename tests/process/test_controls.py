@@ -119,7 +119,7 @@ def test_cancel_while_it_imports(shop, start, paint, tmp_path):
     shop.does("retry", "many")
     daemon.until(many="queued")
     assert shop.rows("SELECT images FROM domains WHERE name = 'many'") == [(6000,)]
-    assert list((shop.state / "cache").glob(".unfinished*")) == []
+    wait_until(lambda: not list((shop.state / "cache").glob(".unfinished*")), "the worker's end, after its commit")
 
 
 def test_outside_of_the_window(shop, start, drop, pictures):
