@@ -105,7 +105,12 @@ def test_what_is_below_the_cut_stays(settings, data, tmp_path, method):
 
 @pytest.mark.parametrize(
     ("method", "backbone", "lost"),
-    [("guarded", "lenet5", False), ("guarded", "lenet5", True), ("grcl", "lenet5", False), ("supervised", "mobilenet_v2", False)],
+    [
+        ("guarded", "lenet5", False),
+        ("guarded", "lenet5", True),
+        ("grcl", "lenet5", False),
+        pytest.param("supervised", "mobilenet_v2", False, marks=pytest.mark.long),
+    ],
 )
 def test_a_resumed_episode_ends_bit_identical(settings, data, tmp_path, method, backbone, lost, monkeypatch):
     """Stopped and resumed, with its activations or with some of them to be made again: the same weights."""

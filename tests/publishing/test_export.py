@@ -21,7 +21,7 @@ DOMAINS = ("synnum", "mnist", "usps", "svhn")
 
 
 @pytest.mark.parametrize("exporter", list(Exporter))
-@pytest.mark.parametrize(("backbone", "count"), [("lenet5", 1500), ("lenet", 500)])
+@pytest.mark.parametrize(("backbone", "count"), [("lenet5", 1500), pytest.param("lenet", 500, marks=pytest.mark.long)])
 def test_small_backbones_answer_as_in_torch(tmp_path, digits, trained, facts, backbone, count, exporter):
     """On thousands of real images of four domains, at several batch sizes, each exporter's file is the model."""
     images = {domain: digits(domain, count) for domain in DOMAINS}
