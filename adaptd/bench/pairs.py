@@ -8,9 +8,11 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from adaptd.bench.cell import ORACLE
 from adaptd.bench.grid import Grid
 from adaptd.bench.recipes import Recipe
 from adaptd.bench.stamp import find_commit
+from adaptd.errors import ConfigError
 from adaptd.evaluation.plots import plot_gains
 from adaptd.project.settings import Settings
 
@@ -27,6 +29,10 @@ class Pairs:
     method: str
     seeds: Sequence[int]
     out: Path
+
+    def __post_init__(self) -> None:
+        if self.method == ORACLE:
+            raise ConfigError("the oracle learns from all domains at once, so there are no pairs for it: choose other --methods")
 
     def grids(self) -> Iterator[Grid]:
         """The comparisons it is made of: pairs first. Only a domain with labels on its training images can be the source."""

@@ -12,6 +12,7 @@ from adaptd.errors import ConfigError
 if TYPE_CHECKING:
     from adaptd.bench.cell import ShowStep
     from adaptd.bench.grid import Grid
+    from adaptd.bench.pairs import Pairs
     from adaptd.bench.recipes import Recipe
     from adaptd.project.settings import Settings
 
@@ -48,21 +49,31 @@ def bench(
     With --pairs one method at a time (default: guarded) is tried on every ordered pair: pairs.md says whom it helps and harms.
     """
     from adaptd.bench.grid import DEFAULT_METHODS, Grid
-    from adaptd.bench.pairs import Pairs, write_pairs
-    from adaptd.bench.report import write_report
+    from adaptd.bench.pairs import Pairs
 
     loaded, settings = _load(recipe, folders or [], data, out, domains, epochs)
     if pairs or recipe == "pairs":
-        for method in _words(methods) or ["guarded"]:
-            every = Pairs(loaded, settings, method, _numbers(seeds), out)
-            for grid in every.grids():
-                _run(grid, " → ".join(domain.name for domain in grid.recipe.domains))
-            table = write_pairs(every.report(), out / method)
-            say(*table.read_text(encoding="utf-8").split("\n"))
-            say(f"table, picture and pairs.json in {table.parent}", err=True)
-        return
-    grid = Grid(loaded, settings, _words(methods) or DEFAULT_METHODS, _numbers(seeds), out)
-    count = _run(grid)
+        chosen = _words(methods) or ["guarded"]
+        for every in [Pairs(loaded, settings, method, _numbers(seeds), out) for method in chosen]:
+            _compare_pairs(every)
+    else:
+        _compare_methods(Grid(loaded, settings, _words(methods) or DEFAULT_METHODS, _numbers(seeds), out))
+
+
+def _compare_pairs(every: "Pairs") -> None:
+    from adaptd.bench.pairs import write_pairs
+
+    for grid in every.grids():
+        _run(grid, " → ".join(domain.name for domain in grid.recipe.domains))
+    table = write_pairs(every.report(), every.out / every.method)
+    say(*table.read_text(encoding="utf-8").split("\n"))
+    say(f"table, picture and pairs.json in {table.parent}", err=True)
+
+
+def _compare_methods(grid: "Grid") -> None:
+    from adaptd.bench.report import write_report
+
+    count, out = _run(grid), grid.out
     results = grid.results()
     write_report(results, out)
     say(*(out / "table.md").read_text(encoding="utf-8").split("\n"))

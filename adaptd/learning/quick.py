@@ -17,6 +17,8 @@ RELATIVE = 1e-3
 """Answers that differ by more than this share of the largest one are wrong."""
 
 INPUT, OUTPUT = "input", "output"
+BATCH = "N"
+"""The name of the dimension that may be of any length."""
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +42,7 @@ def quicken(module: nn.Module, shape: Sequence[int], count: int) -> Pass:
     example = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
     try:
         with silenced(log), torch.no_grad():
-            quick = _export(module, example)
+            quick = _run_exported(module, example)
             truth, answer = module(example), quick(example)
     except Exception as problem:  # noqa: BLE001  # exporters raise whatever the module made them stumble over
         log.info("torch runs the model itself, it cannot be exported: %s", str(problem).partition("\n")[0])
@@ -51,22 +53,38 @@ def quicken(module: nn.Module, shape: Sequence[int], count: int) -> Pass:
     return quick
 
 
-def _export(module: nn.Module, example: Tensor) -> Pass:
+def trace_onnx(module: nn.Module, example: Tensor, given: str, answers: Sequence[str], opset: int | None = None) -> bytes:
+    """A module as an ONNX file, by torch's tracing exporter.
+
+    Args:
+        module: in evaluation mode.
+        example: two inputs or more: one would freeze the batch at one.
+        given: the name of the input.
+        answers: the names of the outputs.
+        opset: ONNX operator set; None: the exporter's own.
+    """
     content = io.BytesIO()
     torch.onnx.export(
         module,
         (example,),
         content,  # type: ignore[arg-type]  # this exporter takes an open file, which its signature does not say
-        input_names=[INPUT],
-        output_names=[OUTPUT],
-        dynamic_axes={name: {0: "N"} for name in (INPUT, OUTPUT)},
+        input_names=[given],
+        output_names=list(answers),
+        dynamic_axes={name: {0: BATCH} for name in (given, *answers)},
+        opset_version=opset,
         dynamo=False,
     )
+    return content.getvalue()
+
+
+def _run_exported(module: nn.Module, example: Tensor) -> Pass:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     # Between two passes torch has work for the same processors.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    session = onnxruntime.InferenceSession(content.getvalue(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        trace_onnx(module, example, INPUT, [OUTPUT]), options, providers=["CPUExecutionProvider"]
+    )
 
     def run(images: Tensor) -> Tensor:
         return torch.from_numpy(session.run([OUTPUT], {INPUT: images.contiguous().numpy()})[0])

@@ -1,7 +1,6 @@
 """From a classifier to one proven ONNX file: pixels in, logits and probabilities out. Where it is published is not known here."""
 
 import copy
-import io
 import logging
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from adaptd.errors import ExportFailed, ParityFailed
 from adaptd.learning.backbones import Classifier
+from adaptd.learning.quick import BATCH, trace_onnx
 from adaptd.library.imageset import ImageSet
 from adaptd.project.settings import ExportSettings
 from adaptd.publishing.card import INPUT, OUTPUTS, Facts, Parity
@@ -21,8 +21,6 @@ from adaptd.publishing.parity import check_parity
 from adaptd.silence import silenced
 
 log = logging.getLogger(__name__)
-
-BATCH = "N"
 
 
 class Exporter(StrEnum):
@@ -141,18 +139,7 @@ def export_onnx(model: Classifier, path: Path, opset: int, facts: Facts, exporte
 
 
 def _trace(deployed: Deployed, example: Tensor, opset: int) -> onnx.ModelProto:
-    content = io.BytesIO()
-    torch.onnx.export(
-        deployed,
-        (example,),
-        content,  # type: ignore[arg-type]  # this exporter takes an open file, which its signature does not say
-        input_names=[INPUT],
-        output_names=list(OUTPUTS),
-        dynamic_axes={name: {0: BATCH} for name in (INPUT, *OUTPUTS)},
-        opset_version=opset,
-        dynamo=False,
-    )
-    return onnx.load_model_from_string(content.getvalue())
+    return onnx.load_model_from_string(trace_onnx(deployed, example, INPUT, OUTPUTS, opset))
 
 
 def _dynamo(deployed: Deployed, example: Tensor, opset: int) -> onnx.ModelProto:

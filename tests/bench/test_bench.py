@@ -250,3 +250,10 @@ def test_what_pairs_come_to():
     text = render_pairs({"recipe": "x", "method": "m", "commits": ["c"], "pairs": pairs, "sequences": []})
     assert "Of 4 pairs 1 helped, 1 unchanged (within 1 point), 2 harmed; mean gain -3.1 points" in text
     assert "the worst is day → d, -20.0" in text
+
+
+def test_the_oracle_has_no_pairs(adaptd, folders, tmp_path):
+    """It is told, before anything is trained."""
+    run = adaptd("bench", "pairs", *folders, "--methods", "oracle", "--out", tmp_path / "out", env=SMALL)
+    assert (run.returncode, "Traceback" in run.stderr) == (5, False)
+    assert "choose other --methods" in run.stderr

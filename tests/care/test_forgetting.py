@@ -2,8 +2,6 @@
 
 import shutil
 import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from adaptd.releases.forgetting import forget_domain, look_ahead
 from adaptd.releases.lineage import find_learned, find_undone
 from adaptd.releases.matrix import MatrixKeeper, read_matrix
 from adaptd.store import NewEpisode, NewVersion
+from tests.tracing import run_with_fault
 
 from .conftest import Kept
 
@@ -180,14 +179,4 @@ def run_killed(kept: Kept, zygote, call: str, nth: int) -> int:
     """The command, killed as it enters one of these calls for the nth time; its exit code."""
     words = ("--project", kept.root, "forget", "night", "--yes", "--originals")
     process = zygote.start(*words, settings={}, stopped=True)
-    while "State:\tT" not in Path(f"/proc/{process.pid}/status").read_text():
-        time.sleep(0.001)
-    inject = ["-e", f"trace={call}", "-e", f"inject={call}:signal=SIGKILL:when={nth}"]
-    tracer = subprocess.Popen(["strace", "-f", "-qq", "-o", "/dev/null", *inject, "-p", str(process.pid)])
-    while "TracerPid:\t0" in Path(f"/proc/{process.pid}/status").read_text():
-        assert tracer.poll() is None
-        time.sleep(0.01)
-    process.signal(signal.SIGCONT)
-    code = process.wait().returncode
-    tracer.wait(30)
-    return code
+    return run_with_fault(process, call, f"signal=SIGKILL:when={nth}", Path("/dev/null"))

@@ -7,9 +7,7 @@ import hashlib
 import json
 import os
 import re
-import signal
 import subprocess
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -17,6 +15,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.faults.test_power import ENV, IMPORT, fill, find_loss, needs_strace
+from tests.tracing import run_with_fault
 
 EVERY = bool(os.environ.get("ADAPTD_FAULTS"))
 KILLS = ("fsync", "fdatasync", "syncfs", "?rename,?renameat,renameat2", "pwrite64")
@@ -82,17 +81,7 @@ def find_calls(root: Path, call: str, log: Path) -> list[int]:
 def adapt_with(shop, night: Path, call: str, fault: str, log: Path) -> int:
     """One episode in the foreground, with a fault; the exit code."""
     process = shop.start("adapt", night, env={"ADAPTD_TRAINING__EPOCHS": "2"}, stopped=True)
-    while "State:\tT" not in Path(f"/proc/{process.pid}/status").read_text():
-        time.sleep(0.001)
-    strace = ["strace", "-f", "-y", "-qq", "-o", log, "-e", f"trace={call}", "-e", f"inject={call}:{fault}"]
-    tracer = subprocess.Popen([*strace, "-p", str(process.pid)], stderr=subprocess.DEVNULL)
-    while "TracerPid:\t0" in Path(f"/proc/{process.pid}/status").read_text():
-        assert tracer.poll() is None, "strace cannot trace it"
-        time.sleep(0.01)
-    process.signal(signal.SIGCONT)
-    code = process.wait().returncode
-    tracer.wait(60)
-    return code
+    return run_with_fault(process, call, fault, log)
 
 
 def import_again(shop, what: str) -> None:
