@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import FAST, REPOSITORY, Shop
+from tests.conftest import FAST, REPOSITORY, Once, Shop
 
 SECONDS = 90
 """What takes longer hangs."""
@@ -229,11 +229,14 @@ def pictures(tmp_path_factory: pytest.TempPathFactory, paint: Callable[..., Path
 
 @pytest.fixture(scope="session")
 def reference(
-    _trained_shop: Shop, pictures: Callable[[int], Path], tmp_path_factory: pytest.TempPathFactory
+    _trained_shop: Shop, pictures: Callable[[int], Path], once: Once
 ) -> Callable[[Shop], tuple[int, list[tuple[Any, ...]]]]:
     """Asserts that a LONG episode on pictures 0 ended as in an undisturbed run; its attempts, and what befell its workers."""
-    calm = _trained_shop.copy(tmp_path_factory.mktemp("calm") / "shop")
-    assert calm.run("adapt", pictures(0), "--domain", "camera", env=QUICK | LONG).returncode == 0
+
+    def fill(root: Path) -> None:
+        _trained_shop.copy(root).does("adapt", pictures(0), "--domain", "camera", env=QUICK | LONG)
+
+    calm = Shop(once("calm", fill), _trained_shop.zygote)
     weights = "SELECT weights_sha256 FROM versions WHERE version = 2"
 
     def compare(shop: Shop) -> tuple[int, list[tuple[Any, ...]]]:
