@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
@@ -37,19 +37,23 @@ def draw(seed: int, count: int, size: int, scale=()) -> list[np.ndarray]:
 
 
 @settings(max_examples=1500)
+@example(seed=4845271, size=2, scale=(0.0, 0.0, 0.0))  # two constraints that are nearly opposite
 @given(seeds, st.integers(2, 12), st.tuples(exponents, exponents, exponents))
 def test_two_constraints_hold_and_w_is_the_closest_vector(seed, size, scale):
     """With norms from 1e-6 to 1e6: both constraints hold, u ≥ 0, w = g if none is violated, and w is scipy's answer."""
     g, s, m = draw(seed, 3, size, scale)
     w, projection = projected(g, [s, m])
     length = np.linalg.norm(g)
+    cosine = s @ m / np.linalg.norm(s) / np.linalg.norm(m)
+    # What inner products tell of nearly parallel constraints is as exact as 1 - cos², and no method knows more from them.
+    tolerance = max(1e-9, 16 * np.finfo(float).eps / (1 - cosine**2))
     for constraint, u in zip((s, m), projection.multipliers, strict=True):
         assert u >= 0
-        assert w @ constraint >= -1e-9 * length * np.linalg.norm(constraint)
+        assert w @ constraint >= -tolerance * length * np.linalg.norm(constraint)
     if g @ s >= 0 and g @ m >= 0:
         np.testing.assert_array_equal(w, g)
         assert projection.multipliers == (0, 0)
-    np.testing.assert_allclose(w, closest(g, [s, m]), atol=1e-9 * length)
+    np.testing.assert_allclose(w, closest(g, [s, m]), atol=tolerance * length)
 
 
 @settings(max_examples=400)
