@@ -145,7 +145,7 @@ def test_killed_decoders_lose_nothing(photos, tmp_path, preprocessing, limits):
             killed.append(pids[0])
 
     with decode_files(list_source(photos).train, tmp_path / "c", preprocessing, limits, kill_one) as draft:
-        assert len(killed) == 3
+        assert killed
         assert draft.rejected == ()
         assert len(draft.images) == 40
         draft.seal(tmp_path / "c" / "x", number(draft.images))
