@@ -40,7 +40,7 @@ def draw(seed: int, count: int, size: int, scale=()) -> list[np.ndarray]:
 def rounding(s, m) -> float:
     """What inner products in float64 leave open, for |g| = 1: the nearer two constraints are to parallel, the more."""
     cosine = s @ m / (np.linalg.norm(s) * np.linalg.norm(m))
-    return 1e-9 + np.finfo(float).eps / max(PARALLEL, (1 - cosine) * (1 + cosine))
+    return 1e-9 + 16 * np.finfo(float).eps / max(PARALLEL, (1 - cosine) * (1 + cosine))
 
 
 @settings(max_examples=600)
