@@ -84,4 +84,5 @@ def _totals(metrics: "Metrics") -> str:
     shown = [
         f"{name} {value * 100:{'+' if name in {'BWT', 'FWT'} else ''}.1f}" for name, value in named.items() if value is not None
     ]
-    return f"{'   '.join(shown)}   ({metrics.measured} measured, {metrics.estimated} estimated)"
+    kinds = f"ACC is the mean of {metrics.acc_measured} measured and {metrics.acc_estimated} estimated accuracies"
+    return "\n".join(["   ".join(shown), *([kinds] if metrics.acc is not None else [])])
