@@ -147,12 +147,13 @@ def _show_difference(difference: "Difference") -> None:
     from rich.table import Table
 
     table = Table(title=f"version {difference.before} → {difference.after}", title_justify="left")
-    for title in ("domain", "before", "after", "better", "worse", "other"):
+    for title in ("domain", "images", "before", "after", "better", "worse", "other"):
         table.add_column(title, justify="left" if title == "domain" else "right")
     for row in difference.rows:
         accuracies = [f"{value:.1%} {row.kind}" if value is not None else "–" for value in (row.before, row.after)]
         table.add_row(
             escape(escape_hidden(row.domain)),
+            f"{row.n:,}",
             *accuracies,
             *("–" if n is None else str(n) for n in (row.better, row.worse, row.other)),
         )

@@ -77,6 +77,7 @@ def test_a_table_for_people(adaptd, measured):
     assert "~70.0 (58–83)!" in text
     assert "90.0" in text
     assert "ACC is the mean of 1 measured and 1 estimated accuracies" in text
+    assert "episode 1: source on 10 images, night on 10 images" in text
 
 
 def test_a_picture(adaptd, measured, tmp_path):
