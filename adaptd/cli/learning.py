@@ -79,7 +79,7 @@ def import_source(
     with _working(project, "source import") as (store, stop):
         name = _agree_to_replace(store, yes) if again else SOURCE
         with _importing(project, store, stop) as importer:
-            episode = importer.find_unfinished(name) or _tell_imported(importer.import_source(*folders, again=again))
+            episode = _find_unfinished(importer, name) or _tell_imported(importer.import_source(*folders, again=again))
         finished = _run(project, store, episode, stop)
         if finished.version.state is VersionState.REJECTED and force:
             finished = _promote_weak(project, store, finished)
@@ -143,7 +143,7 @@ def adapt(
     name = _name_domain(project, folder, domain)
     with _working(project, "adapt") as (store, stop):
         with _importing(project, store, stop) as importer:
-            episode = importer.find_unfinished(name) or _tell_imported(importer.import_domain(folder, name, test))
+            episode = _find_unfinished(importer, name) or _tell_imported(importer.import_domain(folder, name, test))
         _tell_finished(store, _run(project, store, episode, stop), as_json)
 
 
@@ -177,6 +177,16 @@ def _importing(project: "Project", store: "Store", stop: "Stop") -> Iterator["Im
     stop.check()
 
 
+def _find_unfinished(importer: "Importer", name: str) -> Episode | None:
+    """The episode of a domain that was queued or interrupted, which goes on as it began: that is said, and how to start over."""
+    episode = importer.find_unfinished(name)
+    if episode is not None:
+        going_on = "its episode goes on where it was interrupted, with the images and settings it began with"
+        say(f"{going_on}: {_describe_start(episode)}", err=True)
+        say(f"to start over with others: adaptd cancel {quote(name)}, then the same command", err=True)
+    return episode
+
+
 def _tell_imported(imported: "Imported") -> Episode:
     rest = f"{imported.held_out:,} held-out" if imported.held_out else f"{imported.test:,} test"
     parts = [f"{imported.train:,} training and {rest} images"]
@@ -197,11 +207,7 @@ def _run(project: "Project", store: "Store", episode: Episode, stop: "Stop") -> 
     with publishing_alone(project.state):
         finish_publishing(project, store)
     with store.reading() as tx:
-        number, name = tx.episodes.next_number(), tx.domains.get(episode.domain_id).name
-    if episode.attempts:
-        going_on = f"episode {number} goes on where it was interrupted, with the images and settings it began with"
-        say(f"{going_on}: {_describe_start(episode)}", err=True)
-        say(f"to start over with others: adaptd cancel {quote(name)}, then the same command", err=True)
+        number = tx.episodes.next_number()
     with progress_bar(f"episode {number}") as show:
 
         def show_phase(phase: str, done: int, total: int) -> None:
