@@ -1,7 +1,10 @@
 """`adaptd status`: what it is doing, how far, how good, what is served. Works while the daemon is stopped."""
 
 import gc
+import os
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,9 +12,10 @@ import typer
 from adaptd.cli.output import make_console, print_json
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import ExitCode
+from adaptd.intake.names import find_domain_name
 from adaptd.pace import tell_duration
 from adaptd.records import IMAGES_SEEN, IMAGES_TO_SEE
-from adaptd.text import make_visible
+from adaptd.text import make_visible, tell_count, tell_moment
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -54,8 +58,21 @@ def read_status(project: "Project", store: "Store") -> dict[str, Any]:
     from adaptd.observe.status import build_status
     from adaptd.project.lock import find_holder
 
+    holder = find_holder(project.state)
     with store.reading() as tx:
-        return build_status(tx, find_holder(project.state), project.root, project.settings.model.name)
+        document = build_status(tx, holder, project.root, project.settings.model.name)
+    claims = project.settings.intake.mode == "claim"
+    if holder is None and claims and (lying := _count_folders(project.inbox)):
+        told = f"{tell_count(lying, 'folder')} in the inbox, and no daemon to take what is new: start `adaptd run`"
+        document["daemon"]["warnings"].append(told)
+    return document
+
+
+def _count_folders(inbox: Path) -> int:
+    """What nobody looks at while the daemon is stopped."""
+    with suppress(OSError), os.scandir(inbox) as entries:
+        return sum(entry.is_dir(follow_symlinks=False) and find_domain_name(entry.name) is not None for entry in entries)
+    return 0
 
 
 def _watch(project: "Project", store: "Store") -> None:
@@ -90,13 +107,14 @@ def _headline(document: dict[str, Any]) -> str:
     if daemon["pid"] and not daemon["running"]:
         process = f"not running; adaptd {daemon['command']} works as {daemon['pid']}"
     pages = [f"pages    {daemon['address']}"] if daemon["running"] and daemon["address"] else []
-    serving = f"version {served['version']} since {served['promoted_at']}" if served else "nothing promoted yet"
+    serving = f"version {served['version']} since {tell_moment(served['promoted_at'])}" if served else "nothing promoted yet"
     lines = [
         f"[bold]{document['model']}[/] in {escape(document['project'])}",
         f"daemon   {process}",
         *pages,
         f"serves   {serving}",
         *_accuracies(served),
+        *_gate(served),
     ]
     if episode:
         eta = "" if episode["eta_seconds"] is None else f", about {tell_duration(episode['eta_seconds'])} left"
@@ -107,6 +125,16 @@ def _headline(document: dict[str, Any]) -> str:
         lines += [f"         {live}"] if (live := _live(episode["live"])) else []
         lines += [f"         {escape(episode['novelty'])}"] if episode["novelty"] else []
     return "\n".join(lines)
+
+
+def _gate(served: dict[str, Any] | None) -> list[str]:
+    """Why the gate let it pass, or who overruled it."""
+    from rich.markup import escape
+
+    if served is None or served["gate"] is None:
+        return []
+    said = [f"overruled: {served['forced_because']}"] if served["forced_because"] else served["gate"]["reasons"]
+    return [f"{'gate     ' if place == 0 else '         '}{escape(text)}" for place, text in enumerate(said)]
 
 
 def _live(live: dict[str, Any]) -> str:
@@ -151,5 +179,5 @@ def _accuracy(value: float, kind: str, n: int, low: float | None, high: float | 
     """`estimated 71.0% (58–83%) on 40 images`."""
     from adaptd.evaluation.matrix import format_interval
 
-    images = f"{n:,} images" if kind == "measured" or held_out else f"{n:,} images it learned from"
+    images = tell_count(n, "image") + ("" if kind == "measured" or held_out else " it learned from")
     return f"{kind} {value:.1%}{format_interval(low, high, '%')} on {images}"

@@ -1,6 +1,6 @@
 """The status document: one consistent view of the store and the daemon, as `adaptd status --json` prints it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from adaptd.evaluation.metrics import summarize
 from adaptd.project.lock import Holder
 from adaptd.records import (
     EVERYTHING,
+    NEW_SOURCE,
     REFUSED,
     SECONDS_LEFT,
     Domain,
@@ -53,10 +54,10 @@ def build_status(
             "pid": holder.pid if holder is not None else None,
             "command": holder.command if holder is not None else None,
             "state": _state(holder, running),
-            "warnings": _warnings(tx, domains, running, holder),
+            "warnings": list_warnings(tx, holder),
             "address": holder.health.get("address") if holder is not None else None,
         },
-        "queue": [_queued(domain) for domain in domains.values() if domain.position != 0],
+        "queue": [_queued(domain, holder) for domain in domains.values() if not is_source(domain)],
         "episode": None if running is None else describe_running(tx, running),
         "served": None if promoted is None else _served(tx, promoted),
         "matrix": matrix.to_json(),
@@ -70,10 +71,17 @@ def _served(tx: Transaction, promoted: Version) -> dict[str, Any]:
     return {
         "version": promoted.version,
         "promoted_at": to_iso(promoted.promoted_at),
+        "forced_because": promoted.forced_because,
+        "gate": promoted.gate and {"passed": promoted.gate.passed, "reasons": list(promoted.gate.reasons)},
         "accuracies": {
             domain: {name: getattr(found, name) for name in told} for domain, found in read_accuracies(tx, promoted).items()
         },
     }
+
+
+def is_source(domain: Domain) -> bool:
+    """Whether it is the source, or was; one that is about to be is work as any other."""
+    return domain.position == 0 or domain.name.startswith(f"{NEW_SOURCE}-")
 
 
 def find_running(tx: Transaction) -> Episode | None:
@@ -94,7 +102,9 @@ def _state(holder: Holder | None, running: Episode | None) -> str:
     return "idle" if running is None else "training"
 
 
-def _warnings(tx: Transaction, domains: Mapping[int, Domain], running: Episode | None, holder: Holder | None) -> list[str]:
+def list_warnings(tx: Transaction, holder: Holder | None) -> list[str]:
+    """What a person should look at: the same in `status`, on the pages and in the metrics."""
+    domains, running = {domain.id: domain for domain in tx.domains.list_all()}, find_running(tx)
     said = [] if holder is None else list(holder.health.get("warnings", ()))
     said += [_tell_ended(d) for d in domains.values() if d.state in {DomainState.FAILED, DomainState.REFUSED}]
     said += [f"{'everything' if p.scope == EVERYTHING else p.scope} is paused: {p.reason}" for p in tx.pauses.list_all()]
@@ -135,13 +145,14 @@ def _rejected(version: Version, goes_on: str) -> str:
     return f"version {version.version} was rejected, {goes_on}: {reasons[0]}"
 
 
-def _queued(domain: Domain) -> dict[str, Any]:
+def _queued(domain: Domain, holder: Holder | None) -> dict[str, Any]:
+    waiting = {} if holder is None else holder.health.get("waiting", {})
     return {
         "domain": domain.name,
         "state": domain.state,
         "images": domain.images,
         "quarantined": domain.quarantined,
-        "reason": domain.reason,
+        "reason": domain.reason or waiting.get(domain.name),
     }
 
 
