@@ -34,6 +34,8 @@ def status(
     """Show the daemon, the queue, the running episode, what is served and how good it is."""
     # Start-up makes many objects that stay: looking for garbage among them would take a tenth of it.
     gc.disable()
+    from adaptd.observe.status import read_status
+
     project = open_project(context)
     with open_store(project) as store:
         document = read_status(project, store)
@@ -49,17 +51,10 @@ def status(
         raise typer.Exit(ExitCode.NOT_RUNNING if document["daemon"]["state"] == "stopped" else ExitCode.DEGRADED)
 
 
-def read_status(project: "Project", store: "Store") -> dict[str, Any]:
-    """The status document of a project."""
-    from adaptd.observe.status import build_status
-    from adaptd.project.lock import find_holder
-
-    with store.reading() as tx:
-        return build_status(tx, find_holder(project.state), project.root, project.settings.model.name)
-
-
 def _watch(project: "Project", store: "Store") -> None:
     from rich.live import Live
+
+    from adaptd.observe.status import read_status
 
     gc.enable()
     try:

@@ -7,7 +7,8 @@ from typing import Any
 
 from adaptd.evaluation.matrix import Matrix
 from adaptd.evaluation.metrics import summarize
-from adaptd.project.lock import Holder
+from adaptd.project.layers import Project
+from adaptd.project.lock import Holder, find_holder
 from adaptd.records import (
     EVERYTHING,
     REFUSED,
@@ -21,12 +22,18 @@ from adaptd.records import (
 )
 from adaptd.releases.matrix import read_matrix
 from adaptd.releases.served import read_accuracies
-from adaptd.store import Transaction
+from adaptd.store import Store, Transaction
 from adaptd.text import to_iso
 
 SCHEMA = "adaptd.status/1"
 DAEMON = "run"
 """The command of the daemon; other commands work on a project in the foreground."""
+
+
+def read_status(project: Project, store: Store) -> dict[str, Any]:
+    """The status document of a project."""
+    with store.reading() as tx:
+        return build_status(tx, find_holder(project.state), project.root, project.settings.model.name)
 
 
 def build_status(
