@@ -1,13 +1,17 @@
 """The status document: one consistent view of the store and the daemon, as `adaptd status --json` prints it."""
 
+import os
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from adaptd.evaluation.matrix import Matrix
 from adaptd.evaluation.metrics import summarize
-from adaptd.project.lock import Holder
+from adaptd.intake.names import find_domain_name
+from adaptd.project.layers import Project
+from adaptd.project.lock import Holder, find_holder
 from adaptd.records import (
     EVERYTHING,
     NEW_SOURCE,
@@ -22,12 +26,31 @@ from adaptd.records import (
 )
 from adaptd.releases.matrix import read_matrix
 from adaptd.releases.served import read_accuracies
-from adaptd.store import Transaction
-from adaptd.text import to_iso
+from adaptd.store import Store, Transaction
+from adaptd.text import tell_count, to_iso
 
 SCHEMA = "adaptd.status/1"
 DAEMON = "run"
 """The command of the daemon; other commands work on a project in the foreground."""
+
+
+def read_status(project: Project, store: Store) -> dict[str, Any]:
+    """The status document of a project."""
+    holder = find_holder(project.state)
+    with store.reading() as tx:
+        document = build_status(tx, holder, project.root, project.settings.model.name)
+    claims = project.settings.intake.mode == "claim"
+    if holder is None and claims and (lying := _count_folders(project.inbox)):
+        told = f"{tell_count(lying, 'folder')} in the inbox, and no daemon to take what is new: start `adaptd run`"
+        document["daemon"]["warnings"].append(told)
+    return document
+
+
+def _count_folders(inbox: Path) -> int:
+    """What nobody looks at while the daemon is stopped."""
+    with suppress(OSError), os.scandir(inbox) as entries:
+        return sum(entry.is_dir(follow_symlinks=False) and find_domain_name(entry.name) is not None for entry in entries)
+    return 0
 
 
 def build_status(
