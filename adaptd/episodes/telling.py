@@ -19,6 +19,8 @@ from adaptd.records import IMAGES_SEEN, IMAGES_TO_SEE, SECONDS_LEFT, SUPERVISED,
 from adaptd.store import Store
 
 PROGRESS_SECONDS = 1.0
+CURVES = ("losses", "multipliers", "health")
+"""What of `Progress.live` is kept of every step that is told."""
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +118,8 @@ class Telling:
         try:
             with self._store.writing() as tx:
                 tx.episodes.progress(self._episode_id, self._lease, progress)
+                if progress.phase == "training" and any(progress.live.get(name) for name in CURVES):
+                    tx.curves.add(self._episode_id, progress.step, {name: progress.live.get(name, {}) for name in CURVES})
         except StoreBusy as problem:
             log.warning("progress was not recorded: %s", problem)
 

@@ -18,6 +18,14 @@ def fill_history(store: Store, address: Path, domains: int, versions: int, image
     _accuracies(address, made, versions)
 
 
+def fill_queue(address: Path, domains: int) -> None:
+    """Domains that wait, past the store, which looks at each before it writes."""
+    now = "2026-11-18 12:00:00.000000"
+    rows = [(f"waiting-{number:05}", "queued", now, now) for number in range(domains)]
+    with sqlite3.connect(address) as database:
+        database.executemany("INSERT INTO domains (name, state, created_at, updated_at) VALUES (?, ?, ?, ?)", rows)
+
+
 def _domain(tx: Transaction, number: int, images: int) -> int:
     domain = tx.domains.add("source" if number == 0 else f"camera-{number:03}", DomainState.DONE)
     names = [f"{number}/{image}.png" for image in range(images)]
