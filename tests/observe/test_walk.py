@@ -40,17 +40,15 @@ return figure && charts.find(figure) ? charts.find(figure).xs : []"""
 
 @pytest.fixture(scope="module")
 def shop(new_shop: Shop, pictures: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    """A project that has adapted under one daemon, and trains under another for longer than these tests last."""
+    """A project that has adapted before, and trains under a daemon for longer than these tests last."""
     folder = tmp_path_factory.mktemp("walk")
     earlier = DOMAINS[:3] if SCREENSHOTS else DOMAINS[:1]
     rested = new_shop.copy(folder / "shop")
-    with rested.daemon(folder / "first.log") as shop:
-        for name in earlier:
-            shop.drop(pictures[name], name)
-        shop.wait_for_episodes(1 + len(earlier))
+    for name in earlier:
+        rested.run("adapt", pictures[name])
     rested.set_epochs(200 if SCREENSHOTS else 100_000)
-    with rested.daemon(folder / "second.log") as shop:
-        shop.wait_for_episodes(1 + len(earlier))  # counters outlive a restart
+    with rested.daemon(folder / "daemon.log") as shop:
+        shop.wait_for_episodes(1 + len(earlier))  # of those who came before it
         shop.drop(pictures["camera-7"], "camera-7")
         wait_for("the episode", lambda: (shop.status()["episode"] or {}).get("phase") == "training")
         yield shop
@@ -65,7 +63,7 @@ def busy(shop: Shop) -> str:
 @pytest.fixture(scope="module")
 def still(shop: Shop) -> Iterator[str]:
     """The same address; the training stands still meanwhile, which leaves the processors to others."""
-    worker = int(re.findall(r'"message": "episode begins".*"pid": (\d+)', (shop.root.parent / "second.log").read_text())[-1])
+    worker = int(re.findall(r'"message": "episode begins".*"pid": (\d+)', (shop.root.parent / "daemon.log").read_text())[-1])
     if not SCREENSHOTS:
         os.kill(worker, signal.SIGSTOP)
     yield shop.address

@@ -38,8 +38,13 @@ def server(shop, start):
 @pytest.fixture(scope="module")
 def huge() -> bytes:
     """A PNG of as many pixels as one image may have."""
+    return red(SIDE)
+
+
+def red(side: int) -> bytes:
+    """A PNG with a line of so many pixels, and as many lines."""
     target = BytesIO()
-    Image.new("RGB", (SIDE, SIDE), "red").save(target, "PNG", compress_level=1)
+    Image.new("RGB", (side, side), "red").save(target, "PNG", compress_level=1)
     return target.getvalue()
 
 
@@ -186,11 +191,11 @@ def test_huge_images_alone_keep_nobody_waiting(server):
     assert worst < 1 + 5 * usual
 
 
-def test_decoding_has_a_limit_of_time(fresh, start, huge):
+def test_decoding_has_a_limit_of_time(fresh, start):
     """A request whose images take too long is refused between two of them."""
     publish(models(fresh), 1)
-    server = start(fresh, max_decode_seconds=0.05)
-    status, document, _ = post(server, "/predict", *form(*[huge] * 3))
+    server, large = start(fresh, max_decode_seconds=0.05), red(SIDE // 2)
+    status, document, _ = post(server, "/predict", *form(*[large] * 3))
     assert (status, "more than 0.05 seconds" in document["error"]) == (413, True)
 
 
