@@ -14,13 +14,10 @@ from starlette.types import Receive, Scope, Send
 from adaptd.errors import ClientLeft, NothingPublished, RequestRefused
 from adaptd.observe.serving_metrics import ServingMetrics
 from adaptd.serving.endpoints import Endpoints, Request
-from adaptd.serving.http import Answer, BodyReader, Budget, Held, error_answer, find_header, is_token
+from adaptd.serving.http import CLIENT_LEFT, Answer, BodyReader, Budget, Held, error_answer, find_header, is_token
 from adaptd.serving.page import FILES
 
 log = logging.getLogger("adaptd.serving")
-
-CLIENT_LEFT = 499
-"""The status that is counted, since nobody is left to be sent one."""
 
 PAGE = "page"
 NOTHING_HERE = "there is nothing at this address"

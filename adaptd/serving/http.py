@@ -18,6 +18,8 @@ JSON: Header = (b"content-type", b"application/json")
 BINARY: Header = (b"content-type", b"application/octet-stream")
 
 MAX_MESSAGE = 500
+CLIENT_LEFT = 499
+"""The status that is counted, since nobody is left to be sent one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,7 +19,7 @@ from adaptd.project.settings import ServingSettings
 from adaptd.publishing.card import INPUT
 from adaptd.serving.descriptions import describe_model, describe_server
 from adaptd.serving.endpoints import Endpoints
-from adaptd.serving.http import Budget, Held, is_token
+from adaptd.serving.http import CLIENT_LEFT, Budget, Held, is_token
 from adaptd.serving.protocol import LARGE, MAX_BESIDE, MAX_ID, InferRequest, describe_outputs, read_images, read_outputs
 from adaptd.serving.rpc_messages import SERVICE, build_messages
 from adaptd.serving.session import Model
@@ -41,11 +40,12 @@ CODES = {
     404: grpc.StatusCode.NOT_FOUND,
     408: grpc.StatusCode.DEADLINE_EXCEEDED,
     413: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    499: grpc.StatusCode.CANCELLED,
     500: grpc.StatusCode.INTERNAL,
     503: grpc.StatusCode.UNAVAILABLE,
 }
 """The code that stands for an HTTP status; requests are counted by the status."""
+Call = Callable[[bytes, Any], Awaitable[dict[str, Any]]]
+"""From a message and its context to the fields of the answer."""
 OPEN = frozenset({"ServerLive", "ServerReady"})
 """Calls that need no token, as over HTTP."""
 
@@ -77,26 +77,20 @@ class Readings:
             self._places.release()
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What the messages of all clients may cost together, and which token opens them."""
-
-    readings: Readings
-    budget: Budget
-    token: bytes
-
-
 class Service:
     """Answers calls, each by the method of its name."""
 
-    def __init__(self, endpoints: Endpoints, metrics: ServingMetrics, limits: Limits, max_batch_size: int) -> None:
+    def __init__(
+        self, settings: ServingSettings, endpoints: Endpoints, metrics: ServingMetrics, budget: Budget, readings: Readings
+    ) -> None:
         self._endpoints, self._catalogue, self._metrics = endpoints, endpoints.catalogue, metrics
-        self._limits, self._max_batch_size = limits, max_batch_size
+        self._budget, self._readings = budget, readings
+        self._token, self._max_batch_size = settings.token.encode(), settings.max_batch_size
         self._messages = build_messages()
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """Every call that is known; any other is UNIMPLEMENTED."""
-        calls: dict[str, Callable[[bytes, Any], Awaitable[dict[str, Any]]]] = {
+        calls: dict[str, Call] = {
             "ServerLive": self._live,
             "ServerReady": self._ready,
             "ServerMetadata": self._server,
@@ -107,37 +101,37 @@ class Service:
         made = {name: grpc.stream_unary_rpc_method_handler(partial(self._answer, name, call)) for name, call in calls.items()}
         return grpc.method_handlers_generic_handler(SERVICE, made)
 
-    async def _answer(self, name: str, call: Callable[[bytes, Any], Awaitable[dict[str, Any]]], _: Any, context: Any) -> bytes:
+    async def _answer(self, name: str, call: Call, _: Any, context: Any) -> bytes:
         """One call: its token, its message, its answer; whatever goes wrong becomes a code."""
-        start, held = time.perf_counter(), Held(self._limits.budget)
-        status, message = 200, ""
+        start, held = time.perf_counter(), Held(self._budget)
+        status, message, answer = CLIENT_LEFT, "", b""
         try:
             self._check(name, context)
-            data = await self._limits.readings.read(context.read)
+            data = await self._readings.read(context.read)
             held.add(len(data))
-            answer: bytes = self._messages[f"{name}Response"](**await call(data, context)).SerializeToString()
+            answer = self._messages[f"{name}Response"](**await call(data, context)).SerializeToString()
+            status = 200
         except RequestRefused as refusal:
             status, message = refusal.status, str(refusal)
         except NothingPublished as problem:
             status, message = 503, str(problem)
-        except (ClientLeft, asyncio.CancelledError):
-            self._metrics.answered(ENDPOINT, 499, time.perf_counter() - start)
-            raise
+        except ClientLeft:
+            pass
         # Nothing a client sends may end the server, or leave the client without an answer.
         except Exception:
             log.exception("a call of %s failed", name)
             status, message = 500, "internal error; the server's log has the details"
-        finally:
+        finally:  # also where the call was cancelled
             held.close()
-        self._metrics.answered(ENDPOINT, status, time.perf_counter() - start)
-        if status != 200:
-            await context.abort(CODES.get(status, grpc.StatusCode.UNKNOWN), message)
+            self._metrics.answered(ENDPOINT, status, time.perf_counter() - start)
+        if status in CODES:
+            await context.abort(CODES[status], message)
         return answer
 
     def _check(self, name: str, context: Any) -> None:
-        token = self._limits.token
         given = next((value for key, value in context.invocation_metadata() or () if key == "authorization"), "")
-        if token and name not in OPEN and not is_token(given.encode() if isinstance(given, str) else given, token):
+        authorization = given.encode() if isinstance(given, str) else given
+        if self._token and name not in OPEN and not is_token(authorization, self._token):
             raise RequestRefused(401, "this server wants its token, as metadata `authorization: Bearer TOKEN`")
 
     def _parse(self, name: str, data: bytes) -> Any:
@@ -232,10 +226,9 @@ class RpcServer:
 
     def __init__(self, settings: ServingSettings, endpoints: Endpoints, metrics: ServingMetrics, budget: Budget) -> None:
         places = max(2, settings.max_held_bytes // settings.max_request_bytes)
-        limits = Limits(Readings(places, settings.request_seconds), budget, settings.token.encode())
         self._grace = settings.request_seconds + 30
         self._server = grpc.aio.server(options=_options(settings), maximum_concurrent_rpcs=settings.max_connections)
-        service = Service(endpoints, metrics, limits, settings.max_batch_size)
+        service = Service(settings, endpoints, metrics, budget, Readings(places, settings.request_seconds))
         self._server.add_generic_rpc_handlers((service.handlers(),))
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         try:
