@@ -29,7 +29,8 @@ import grpc
 
 log = logging.getLogger("adaptd.serving")
 
-ENDPOINT = "grpc"
+ENDPOINTS = {"ModelInfer": "infer", "ServerLive": "health", "ServerReady": "health"}
+"""What a call is counted as; any other as `model`."""
 TURN_SECONDS = 1.0
 """A client that sends for longer than this makes room where others wait."""
 PIECE = 1 << 16
@@ -43,7 +44,7 @@ CODES = {
     500: grpc.StatusCode.INTERNAL,
     503: grpc.StatusCode.UNAVAILABLE,
 }
-"""The code that stands for an HTTP status; requests are counted by the status."""
+"""The code that stands for an HTTP status; calls are counted by the status, together with those over HTTP."""
 Call = Callable[[bytes, Any], Awaitable[dict[str, Any]]]
 """From a message and its context to the fields of the answer."""
 OPEN = frozenset({"ServerLive", "ServerReady"})
@@ -123,7 +124,7 @@ class Service:
             status, message = 500, "internal error; the server's log has the details"
         finally:  # also where the call was cancelled
             held.close()
-            self._metrics.answered(ENDPOINT, status, time.perf_counter() - start)
+            self._metrics.answered(ENDPOINTS.get(name, "model"), status, time.perf_counter() - start)
         if status in CODES:
             await context.abort(CODES[status], message)
         return answer
@@ -249,10 +250,7 @@ class RpcServer:
 def _options(settings: ServingSettings) -> list[tuple[str, int]]:
     """The library's own limits."""
     return [
-        ("grpc.max_receive_message_length", settings.max_request_bytes),
-        # A compressed message is measured before it is unpacked, not after: a bomb would get through.
-        ("grpc.compression_enabled_algorithms_bitset", 1),
-        ("grpc.experimental.enable_per_message_decompression", 0),
+        ("grpc.max_receive_message_length", settings.max_request_bytes),  # also of what a compressed one unpacks to
         # Else a second server on the port would get some of the calls, and nobody would be told.
         ("grpc.so_reuseport", 0),
         # What waits to be read stays small: 64 KB a call, instead of what the line could bear.
