@@ -1,7 +1,7 @@
 """The Open Inference Protocol over gRPC, beside HTTP and with the same answers: `tritonclient.grpc` works unmodified.
 
 Needs the extra `grpc`. Every call is declared as a stream of messages of which one is read: on the wire that is the same, and
-nothing of a message is received before its client has shown its token and got its place among those that send.
+but for its first 64 KB no message is received before its client has shown its token and got its place among those that send.
 """
 
 import asyncio
@@ -52,19 +52,23 @@ OPEN = frozenset({"ServerLive", "ServerReady"})
 
 
 class Readings:
-    """Messages that are being received, few at a time: each may be as large as a request may be."""
+    """Messages that are being received, few at a time: each may be as large as a request may be.
 
-    def __init__(self, places: int, max_seconds: float) -> None:
-        self._places, self._waiting = asyncio.Semaphore(places), 0
-        self._max_seconds = max_seconds
+    Of those that wait, the newest is next, so that clients who call and do not send stand in nobody's way.
+
+    Args:
+        places: messages at a time.
+        max_waiting: calls that may wait for a place; beyond that the oldest is sent away.
+        max_seconds: how long a message may take to arrive.
+    """
+
+    def __init__(self, places: int, max_waiting: int, max_seconds: float) -> None:
+        self._free, self._max_waiting, self._max_seconds = places, max_waiting, max_seconds
+        self._waiting: dict[asyncio.Future[None], None] = {}  # oldest first
 
     async def read(self, receive: Callable[[], Awaitable[bytes]]) -> bytes:
         """A message; RequestRefused where its client is too slow."""
-        self._waiting += 1
-        try:
-            await self._places.acquire()
-        finally:
-            self._waiting -= 1
+        await self._enter()
         reading, begin = asyncio.ensure_future(receive()), time.monotonic()
         try:
             while not reading.done():
@@ -75,7 +79,32 @@ class Readings:
             return b"" if data is grpc.aio.EOF else data  # a message without any field, too, has no bytes
         finally:
             reading.cancel()
-            self._places.release()
+            self._leave()
+
+    async def _enter(self) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        if len(self._waiting) >= self._max_waiting:
+            oldest = next(iter(self._waiting))
+            del self._waiting[oldest]
+            oldest.set_exception(RequestRefused(503, "too many clients are sending; try again later"))
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting[turn] = None
+        try:
+            await asyncio.shield(turn)  # so that nobody but us ends it
+        except asyncio.CancelledError:
+            if turn not in self._waiting and turn.exception() is None:  # it was given a place this very moment
+                self._leave()
+            self._waiting.pop(turn, None)
+            raise
+
+    def _leave(self) -> None:
+        """The place goes to the newest that waits."""
+        if self._waiting:
+            self._waiting.popitem()[0].set_result(None)
+        else:
+            self._free += 1
 
 
 class Service:
@@ -228,8 +257,9 @@ class RpcServer:
     def __init__(self, settings: ServingSettings, endpoints: Endpoints, metrics: ServingMetrics, budget: Budget) -> None:
         places = max(2, settings.max_held_bytes // settings.max_request_bytes)
         self._grace = settings.request_seconds + 30
-        self._server = grpc.aio.server(options=_options(settings), maximum_concurrent_rpcs=settings.max_connections)
-        service = Service(settings, endpoints, metrics, budget, Readings(places, settings.request_seconds))
+        self._server = grpc.aio.server(options=_options(settings), maximum_concurrent_rpcs=2 * settings.max_connections)
+        readings = Readings(places, settings.max_connections, settings.request_seconds)
+        service = Service(settings, endpoints, metrics, budget, readings)
         self._server.add_generic_rpc_handlers((service.handlers(),))
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         try:

@@ -1,5 +1,6 @@
 """The protocol over gRPC: unmodified tritonclient against a real server, the same answers as over HTTP, and hostile clients."""
 
+import asyncio
 import re
 import socket
 import threading
@@ -16,6 +17,7 @@ triton = pytest.importorskip("tritonclient.grpc", reason="pip install 'tritoncli
 from tritonclient.grpc import service_pb2, service_pb2_grpc  # noqa: E402
 from tritonclient.utils import InferenceServerException  # noqa: E402
 
+from adaptd.serving.rpc import Readings  # noqa: E402
 from adaptd.serving.rpc_messages import MESSAGES, build_messages  # noqa: E402
 
 Code = grpc.StatusCode
@@ -220,6 +222,41 @@ class TestMessages:
             assert waiting[0].exception(20).code() is Code.DEADLINE_EXCEEDED
             for event in slow:
                 event.set()
+
+
+def test_places_for_messages():
+    """The newest that waits is next, the oldest goes where too many wait, and nobody who leaves takes a place along."""
+
+    async def play() -> list[object]:
+        readings, silent = Readings(1, 3, 60), asyncio.Event()
+
+        async def send(text: bytes) -> bytes:
+            if text == b"never":
+                await silent.wait()
+            heard.append(text)
+            return text
+
+        heard: list[object] = []
+        tasks = []
+        for text in (b"never", b"1", b"2", b"3", b"4", b"5"):
+            tasks.append(asyncio.create_task(readings.read(lambda text=text: send(text))))
+            await asyncio.sleep(0)
+        tasks[-1].cancel()  # 3 and 4 are left: 1 and 2 were sent away
+        heard += await asyncio.gather(*tasks, return_exceptions=True)
+        for moment in range(20):  # cancelled at each
+            task = asyncio.create_task(readings.read(lambda: send(b"x")))
+            for _ in range(moment % 7):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        assert (readings._free, readings._waiting) == (1, {})
+        return [str(item) if isinstance(item, Exception) else item for item in heard]
+
+    heard = asyncio.run(play())
+    assert heard[:2] == [b"4", b"3"]
+    slow, first, second, third, fourth, _ = heard[2:8]
+    assert ["too long" in slow, "too many" in first, "too many" in second] == [True, True, True]
+    assert (third, fourth) == (b"3", b"4")
 
 
 def test_clients_that_leave(fresh, start):
