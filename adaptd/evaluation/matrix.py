@@ -111,13 +111,20 @@ class Matrix:
             **{name: [[entry and getattr(entry, name) for entry in row] for row in self.rows] for name in EXTENT},
         }
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One for each known entry: episode, domain, accuracy, kind and its extent. Fit for pandas."""
+        return [
+            {"episode": episode, "domain": domain, "accuracy": entry.value, "kind": entry.kind.value}
+            | {name: getattr(entry, name) for name in EXTENT}
+            for episode, row in zip(self.episodes, self.rows, strict=True)
+            for domain, entry in zip(self.domains, row, strict=True)
+            if entry is not None
+        ]
+
     def to_csv(self) -> str:
-        """One line for each known entry: episode, domain, accuracy, kind and its extent. Fit for a spreadsheet or pandas."""
+        """The same as text, for a spreadsheet."""
         text = StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["episode", "domain", "accuracy", "kind", *EXTENT])
-        for episode, row in zip(self.episodes, self.rows, strict=True):
-            for domain, entry in zip(self.domains, row, strict=True):
-                if entry is not None:
-                    writer.writerow([episode, domain, entry.value, entry.kind.value, *(getattr(entry, name) for name in EXTENT)])
+        writer = csv.DictWriter(text, ["episode", "domain", "accuracy", "kind", *EXTENT], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.to_rows())
         return text.getvalue()

@@ -1,6 +1,8 @@
 """The status document: one consistent view of the store and the daemon, as `adaptd status --json` prints it."""
 
+import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -8,9 +10,12 @@ from typing import Any
 
 from adaptd.evaluation.matrix import Matrix
 from adaptd.evaluation.metrics import summarize
-from adaptd.project.lock import Holder
+from adaptd.intake.names import find_domain_name
+from adaptd.project.layers import Project
+from adaptd.project.lock import Holder, find_holder
 from adaptd.records import (
     EVERYTHING,
+    NEW_SOURCE,
     REFUSED,
     SECONDS_LEFT,
     Domain,
@@ -22,12 +27,31 @@ from adaptd.records import (
 )
 from adaptd.releases.matrix import read_matrix
 from adaptd.releases.served import read_accuracies
-from adaptd.store import Transaction
-from adaptd.text import to_iso
+from adaptd.store import Store, Transaction
+from adaptd.text import tell_count, to_iso
 
 SCHEMA = "adaptd.status/1"
 DAEMON = "run"
 """The command of the daemon; other commands work on a project in the foreground."""
+
+
+def read_status(project: Project, store: Store) -> dict[str, Any]:
+    """The status document of a project."""
+    holder = find_holder(project.state)
+    with store.reading() as tx:
+        document = build_status(tx, holder, project.root, project.settings.model.name)
+    claims = project.settings.intake.mode == "claim"
+    if holder is None and claims and (lying := _count_folders(project.inbox)):
+        told = f"{tell_count(lying, 'folder')} in the inbox, and no daemon to take what is new: start `adaptd run`"
+        document["daemon"]["warnings"].append(told)
+    return document
+
+
+def _count_folders(inbox: Path) -> int:
+    """What nobody looks at while the daemon is stopped."""
+    with suppress(OSError), os.scandir(inbox) as entries:
+        return sum(entry.is_dir(follow_symlinks=False) and find_domain_name(entry.name) is not None for entry in entries)
+    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +98,7 @@ def build_status(
             "warnings": [each.text for each in list_warnings(tx, domains, running, holder)],
             "address": holder.health.get("address") if holder is not None else None,
         },
-        "queue": [_queued(domain) for domain in domains.values() if domain.position != 0],
+        "queue": [_queued(domain, holder) for domain in domains.values() if not is_source(domain)],
         "episode": None if running is None else describe_running(tx, running),
         "served": None if promoted is None else _served(tx, promoted),
         "matrix": matrix.to_json(),
@@ -88,10 +112,17 @@ def _served(tx: Transaction, promoted: Version) -> dict[str, Any]:
     return {
         "version": promoted.version,
         "promoted_at": to_iso(promoted.promoted_at),
+        "forced_because": promoted.forced_because,
+        "gate": promoted.gate and {"passed": promoted.gate.passed, "reasons": list(promoted.gate.reasons)},
         "accuracies": {
             domain: {name: getattr(found, name) for name in told} for domain, found in read_accuracies(tx, promoted).items()
         },
     }
+
+
+def is_source(domain: Domain) -> bool:
+    """Whether it is the source, or was; one that is about to be is work as any other."""
+    return domain.position == 0 or domain.name.startswith(f"{NEW_SOURCE}-")
 
 
 def find_running(tx: Transaction) -> Episode | None:
@@ -165,13 +196,14 @@ def _rejected(version: Version, goes_on: str) -> str:
     return f"version {version.version} was rejected, {goes_on}: {reasons[0]}"
 
 
-def _queued(domain: Domain) -> dict[str, Any]:
+def _queued(domain: Domain, holder: Holder | None) -> dict[str, Any]:
+    waiting = {} if holder is None else holder.health.get("waiting", {})
     return {
         "domain": domain.name,
         "state": domain.state,
         "images": domain.images,
         "quarantined": domain.quarantined,
-        "reason": domain.reason,
+        "reason": domain.reason or waiting.get(domain.name),
     }
 
 

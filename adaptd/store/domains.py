@@ -76,6 +76,13 @@ class Domains(Repository):
         """Changes whenever a domain is forgotten."""
         return int(self._connection.execute(select(func.sum(domains.c.forgotten + 1))).scalar() or 0)
 
+    def replace_source(self, old: int, new: int, name: str) -> None:
+        """Another domain is the source; the old one gets a name and a position of its own."""
+        source = self.get(old)
+        last: int = self._connection.execute(select(func.max(domains.c.position))).scalar() or 0
+        self._connection.execute(update(domains).where(domains.c.id == old).values(name=name, position=last + 1))
+        self._connection.execute(update(domains).where(domains.c.id == new).values(name=source.name, position=source.position))
+
     def place(self, domain_id: int) -> int:
         """Give a domain the next position unless it has one, and return it."""
         position = self.get(domain_id).position

@@ -97,6 +97,20 @@ class TestDomains:
             with pytest.raises(StoreConflict, match="domain with id 99"):
                 tx.domains.get(99)
 
+    def test_another_source_takes_the_first_place(self, store):
+        """With its name; the old one gets the name given, and a place behind all others."""
+        with store.writing() as tx:
+            old, camera, new = (add_domain(tx, name) for name in ("source", "camera-7", ".source"))
+            for key in (old, camera):
+                tx.domains.place(key)
+            tx.domains.replace_source(old, new, ".source-before-3")
+            assert {domain.name: (domain.id, domain.position) for domain in tx.domains.list_all()} == {
+                "source": (new, 0),
+                "camera-7": (camera, 1),
+                ".source-before-3": (old, 2),
+            }
+            assert tx.domains.place(new) == 0
+
     def test_positions_are_given_once_and_in_order(self, store):
         """A second placing keeps the column in R."""
         with store.writing() as tx:
