@@ -1,10 +1,7 @@
 """`adaptd status`: what it is doing, how far, how good, what is served. Works while the daemon is stopped."""
 
 import gc
-import os
 import time
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +9,6 @@ import typer
 from adaptd.cli.output import make_console, print_json
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import ExitCode
-from adaptd.intake.names import find_domain_name
 from adaptd.pace import tell_duration
 from adaptd.records import IMAGES_SEEN, IMAGES_TO_SEE
 from adaptd.text import make_visible, tell_count, tell_moment
@@ -38,6 +34,8 @@ def status(
     """Show the daemon, the queue, the running episode, what is served and how good it is."""
     # Start-up makes many objects that stay: looking for garbage among them would take a tenth of it.
     gc.disable()
+    from adaptd.observe.status import read_status
+
     project = open_project(context)
     with open_store(project) as store:
         document = read_status(project, store)
@@ -53,30 +51,10 @@ def status(
         raise typer.Exit(ExitCode.NOT_RUNNING if document["daemon"]["state"] == "stopped" else ExitCode.DEGRADED)
 
 
-def read_status(project: "Project", store: "Store") -> dict[str, Any]:
-    """The status document of a project."""
-    from adaptd.observe.status import build_status
-    from adaptd.project.lock import find_holder
-
-    holder = find_holder(project.state)
-    with store.reading() as tx:
-        document = build_status(tx, holder, project.root, project.settings.model.name)
-    claims = project.settings.intake.mode == "claim"
-    if holder is None and claims and (lying := _count_folders(project.inbox)):
-        told = f"{tell_count(lying, 'folder')} in the inbox, and no daemon to take what is new: start `adaptd run`"
-        document["daemon"]["warnings"].append(told)
-    return document
-
-
-def _count_folders(inbox: Path) -> int:
-    """What nobody looks at while the daemon is stopped."""
-    with suppress(OSError), os.scandir(inbox) as entries:
-        return sum(entry.is_dir(follow_symlinks=False) and find_domain_name(entry.name) is not None for entry in entries)
-    return 0
-
-
 def _watch(project: "Project", store: "Store") -> None:
     from rich.live import Live
+
+    from adaptd.observe.status import read_status
 
     gc.enable()
     try:

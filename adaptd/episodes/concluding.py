@@ -195,6 +195,7 @@ class Conclusion:
             self._commit_domain(tx, candidate, staged, memory, find_known(report))
             number = tx.episodes.commit(self._episode.id, self._lease, report)
             tx.checkpoints.forget_all()
+            tx.curves.forget_old()
             self._tell(tx, number, candidate, staged)
             return Finished(number, tx.versions.get(candidate.number), report)
 

@@ -20,6 +20,8 @@ from adaptd.store import Store
 from adaptd.text import tell_count
 
 PROGRESS_SECONDS = 1.0
+CURVES = ("losses", "multipliers", "health")
+"""What of `Progress.live` is kept of every step that is told."""
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +121,8 @@ class Telling:
         try:
             with self._store.writing() as tx:
                 tx.episodes.progress(self._episode_id, self._lease, progress)
+                if progress.phase == "training" and any(progress.live.get(name) for name in CURVES):
+                    tx.curves.add(self._episode_id, progress.step, {name: progress.live.get(name, {}) for name in CURVES})
         except StoreBusy as problem:
             log.warning("progress was not recorded: %s", problem)
 

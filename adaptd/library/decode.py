@@ -104,6 +104,13 @@ def decode_bytes(data: bytes, preprocessing: Preprocessing, limits: Limits) -> D
     return DecodedImage(pixels, hashlib.sha256(data).hexdigest(), len(data), width, height)
 
 
+def convert_picture(image: Image.Image, preprocessing: Preprocessing, limits: Limits) -> NDArray[np.uint8]:
+    """The pixels of a picture that somebody has decoded already: uint8 [3, S, S]. Raises ImageRejected."""
+    _check_pixels(*image.size, limits)
+    square = _square(_plain(image), preprocessing.image_size, _orientation(image))
+    return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
+
+
 def measure_pixels(data: bytes) -> int:
     """How many pixels a file's header says that it has; 0 where none can be read, and decoding it tells why."""
     # What reading garbage may raise is open-ended.

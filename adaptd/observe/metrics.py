@@ -56,7 +56,8 @@ class DaemonCollector(Collector):
         try:
             with self._store.reading() as tx:
                 known = [*_intake(tx), *_episodes(tx), *_versions(tx, self._model), *_accuracies(tx)]
-                warnings = list_warnings(tx, Holder(os.getpid(), DAEMON, dict(health)))
+                domains = {domain.id: domain for domain in tx.domains.list_all()}
+                warnings = list_warnings(tx, domains, find_running(tx), Holder(os.getpid(), DAEMON, dict(health)))
                 known.append(_gauge("adaptd_warnings", "What a person should look at: `adaptd status` tells.", len(warnings)))
                 known.append(_gauge("adaptd_backward_transfer_ratio", "BWT of R.", summarize(self._matrices.read(tx)).bwt))
         except StoreError:

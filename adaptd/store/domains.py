@@ -1,14 +1,14 @@
 """Domains: names, order of adaptation, states."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import Select, and_, exists, func, insert, not_, select, update
 
 from adaptd.errors import DomainUnknown
 from adaptd.records import Domain, DomainState, EpisodeState, VersionState
-from adaptd.store.repository import Repository, fields, only
+from adaptd.store.repository import Repository, fields, in_chunks, only
 from adaptd.store.tables import domains, episodes, versions
 
 
@@ -49,6 +49,13 @@ class Domains(Repository):
     def list_all(self) -> tuple[Domain, ...]:
         """In the order in which they came."""
         return tuple(_record(row) for row in self._connection.execute(_select().order_by(domains.c.id)))
+
+    def list_some(self, domain_ids: Collection[int]) -> tuple[Domain, ...]:
+        """Those of these that are there, in the order in which they came."""
+        found: list[Domain] = []
+        for chunk in in_chunks(sorted(domain_ids)):
+            found += map(_record, self._connection.execute(_select().where(domains.c.id.in_(chunk)).order_by(domains.c.id)))
+        return tuple(found)
 
     def set_state(self, domain_id: int, state: DomainState, reason: str | None = None) -> None:
         """Move a domain on; `reason` explains failed and skipped ones."""

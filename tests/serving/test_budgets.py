@@ -120,6 +120,20 @@ def test_much_json_keeps_nobody_waiting(server, data, status):
     assert worst < 1 + 5 * usual, "on a machine that has other things to do everything takes longer"
 
 
+@pytest.mark.parametrize(
+    ("images", "status"),
+    [('"",' * 19_000_000 + '""', 413), ("[]," * 19_000_000 + "[]", 413), (f'"{"QUJD" * 14_500_000}"', 400)],
+    ids=["strings", "lists", "garbage"],
+)
+def test_much_base64_keeps_nobody_waiting(server, images, status):
+    """58 MB of it, or of what is none: refused, and others get their health all the while."""
+    body, usual = f'{{"images": [{images}]}}'.encode(), slowest(server, 0.3)
+    with meanwhile(lambda: post(server, "/predict", body, {"Content-Type": "application/json"})) as results:
+        worst = slowest(server, 1)
+    assert results[0][0] == status, results[0]
+    assert worst < 1 + 5 * usual
+
+
 def test_large_json_is_read_as_small(server):
     """Flat or nested, padded beyond what is read at once: the same answers as of the runtime."""
     images = random_images(64)
@@ -171,10 +185,10 @@ def test_huge_images_keep_nobody_waiting(server, huge):
     status, document, _ = post(server, "/predict", *form(*[huge] * 24))
     assert (status, "pixels together" in document["error"]) == (413, True)
     assert time.monotonic() - begin < 5
-    body, usual = form(*[huge] * 3), slowest(server, 0.5, small())
+    body, usual = form(*[huge] * 2), slowest(server, 0.5, small())
     with meanwhile(*[lambda: post(server, "/predict", *body)] * 2) as results:
         time.sleep(0.2)
-        worst = slowest(server, 3, small())
+        worst = slowest(server, 2, small())
     assert [result[0] for result in results] == [200, 200]
     assert worst < 1 + 5 * usual
 

@@ -21,6 +21,7 @@ from adaptd.records import (
     VersionState,
 )
 from adaptd.store import NewDrop, NewEpisode, NewVersion, Store, Transaction
+from adaptd.store.curves import EPISODES, POINTS
 
 
 @pytest.fixture
@@ -388,6 +389,31 @@ class TestEpisodes:
             assert [item.step for item in tx.checkpoints.list_for(key)] == [20, 10]
             tx.checkpoints.forget(newest.id)
             assert [item.step for item in tx.checkpoints.list_for(key)] == [10]
+
+    def test_a_curve_begins_at_the_start_and_stays_short(self, store):
+        """First and newest points are always there; steps told again after a restart replace those told before."""
+        with store.writing() as tx:
+            key, other = add_episode(tx), add_episode(tx)
+            for step in range(1, 601):
+                tx.curves.add(key, step, {"losses": {"source": 1 / step}})
+            points = tx.curves.list_for(key)
+            assert (points[0], points[-1]) == ((1, {"losses": {"source": 1.0}}), (600, {"losses": {"source": 1 / 600}}))
+            assert POINTS / 2 <= len(points) <= POINTS
+            assert max(after - before for (before, _), (after, _) in itertools.pairwise(points)) < 600 / (POINTS / 8)
+            tx.curves.add(key, 500, {})
+            assert tx.curves.list_for(key)[-1] == (500, {})
+            tx.curves.add(other, 1, {})
+            tx.curves.forget_old()
+            assert len(tx.curves.list_for(key)) > 1
+
+    def test_old_curves_are_forgotten(self, store):
+        """Only the newest episodes keep theirs."""
+        with store.writing() as tx:
+            keys = [add_episode(tx) for _ in range(EPISODES + 1)]
+            for key in (keys[0], keys[-1]):
+                tx.curves.add(key, 1, {})
+            tx.curves.forget_old()
+            assert [len(tx.curves.list_for(key)) for key in (keys[0], keys[-1])] == [0, 1]
 
 
 def test_a_memory_is_replaced_as_a_whole(store):
