@@ -11,17 +11,14 @@ import sys
 import traceback
 from typing import Any
 
-SECONDS = 90
-"""A command that takes longer hangs; SIGALRM ends it."""
-
 
 def start(order: dict[str, Any]) -> int:
-    """Fork a session leader that runs `adaptd` with the words and environment given."""
+    """Fork a session leader that runs `adaptd` with the words and environment given; it hangs if that takes too many seconds."""
     child = os.fork()
     if child:
         return child
     os.setsid()
-    signal.alarm(SECONDS)
+    signal.alarm(order["seconds"])
     if order.get("stopped"):  # until somebody who wants to trace it from the start lets it go on
         os.kill(os.getpid(), signal.SIGSTOP)
     for descriptor, path in ((1, order["stdout"]), (2, order["stderr"])):

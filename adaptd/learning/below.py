@@ -5,7 +5,6 @@ about a thousandth.
 """
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -31,7 +30,7 @@ class Below:
 
     def __init__(self, depth: Depth, parts: Cut, data: EpisodeData) -> None:
         self.shape = parts.shape
-        self._depth, self._lower = depth, parts.lower.state_dict()
+        self._depth, self._weights = depth, parts.lower.digest()
         others = (data.held_out_source, data.held_out_target)
         sets = tuple(images for images in (*data.every, *others) if isinstance(images, ViewedSet) and len(images))
         self._pool = Pool("below", sets, 0, 1)
@@ -40,8 +39,7 @@ class Below:
     def cut(self, model: Classifier) -> Upper | None:
         """What of a model is above; None where what is below it has other weights."""
         parts = cut(model, self._depth)
-        same = all(torch.equal(value, self._lower[name]) for name, value in parts.lower.state_dict().items())
-        return parts.upper if same else None
+        return parts.upper if parts.lower.digest() == self._weights else None
 
     def find(self, images: ImageSet) -> NDArray[np.int64]:
         """Where each image's activations are, or NOWHERE."""

@@ -90,6 +90,13 @@ def blaming(folder: Path) -> Iterator[None]:
         raise FolderUnusable(f"{folder} cannot be read: {error.strerror}; make all of it readable for adaptd") from error
 
 
+def list_files(folder: Path) -> tuple[Path, ...]:
+    """Every file below a folder, sorted, whatever it is for; links among them, but none into another folder is followed."""
+    with blaming(folder), opened(folder, follow=True) as top:
+        entries = [(path, entry) for path, entry in walk(top, is_passed_over) if entry is not None]
+        return tuple(sorted(folder / path for path, entry in entries if not entry.is_dir(follow_symlinks=False)))
+
+
 def list_test_set(folder: Path) -> Listing:
     """Labelled test images: `<class>/**`."""
     folder = _require_folder(folder)

@@ -146,8 +146,8 @@ def test_killed_decoders_lose_nothing(photos, tmp_path, preprocessing, limits):
 
     with decode_files(list_source(photos).train, tmp_path / "c", preprocessing, limits, kill_one) as draft:
         assert killed
-        assert len(draft.images) == 40
         assert draft.rejected == ()
+        assert len(draft.images) == 40
         draft.seal(tmp_path / "c" / "x", number(draft.images))
     assert damaged_rows(open_cache(tmp_path / "c" / "x")) == ()
     assert decoder_pids() == []
