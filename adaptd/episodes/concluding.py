@@ -18,6 +18,7 @@ from adaptd.evaluation.rows import RowMaker
 from adaptd.learning.backbones import Classifier
 from adaptd.learning.devices import resolve_device
 from adaptd.learning.reports import Outcome
+from adaptd.learning.weights import find_trained
 from adaptd.library.memories import MEMORY_IMAGES
 from adaptd.pace import Seen, ignore
 from adaptd.project.layers import Project
@@ -90,7 +91,9 @@ class Conclusion:
         self._publisher = Publisher(project, store, self._images, self._models)
         evaluation = self._settings.evaluation
         files = CheckFiles(self._layout.checks)
-        self._checks = Checks(self._images, len(self._settings.model.classes), evaluation.batch_size, files)
+        model = self._settings.model
+        trained = find_trained(model, project.root)
+        self._checks = Checks(self._images, len(model.classes), evaluation.batch_size, files, trained)
         self._rows = RowMaker(self._images, self._checks, evaluation)
 
     @cached_property
