@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
-EXTRAS := '.[postgres,timm,grpc,demo,bench,dev]'
+EXTRAS := '.[postgres,timm,heif,grpc,demo,bench,dev]'
 
 .PHONY: install demo test check fmt lint types unit long kills faults docs bench clean
 

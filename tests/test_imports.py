@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "labels": {"evaluation", "library", "project", "releases", "store"},
     "episodes": {"evaluation", "learning", "library", "project", "publishing", "releases", "store"},
     "care": {"imports", "intake", "library", "project", "publishing", "releases", "store"},
-    "observe": {"evaluation", "labels", "library", "project", "releases", "store"},
+    "observe": {"evaluation", "intake", "labels", "library", "project", "releases", "store"},
     "daemon": {"care", "episodes", "imports", "intake", "labels", "library", "observe", "project", "releases", "store"},
     "bench": {"library", "learning", "evaluation", "project"},
 }

@@ -1,6 +1,7 @@
 """A few images of each domain as the models before and after an episode see them, written down for the pages."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptd.episodes.materials import Materials
 from adaptd.evaluation.evaluator import view
@@ -33,10 +34,19 @@ def write_insight(layout: Layout, materials: Materials, before: Classifier | Non
         () if was is None else tuple(was.logits.argmax(axis=1).tolist()),
         tuple(now.logits.argmax(axis=1).tolist()),
         *project_features(now.features, None if was is None else was.features),
+        before_confidence=() if was is None else _confidence(was.logits),
+        after_confidence=_confidence(now.logits),
     )
     target = layout.insight(materials.episode.id)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(insight.to_text(), encoding="utf-8")
+
+
+def _confidence(logits: NDArray[np.float32]) -> tuple[float, ...]:
+    """The probability of each image's prediction."""
+    exact = logits.astype(np.float64)
+    shares = np.exp(exact - exact.max(axis=1, keepdims=True))
+    return tuple(np.round(1 / shares.sum(axis=1), 4).tolist())
 
 
 def _some(images: ImageSet, most: int) -> ImageSet:

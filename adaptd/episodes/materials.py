@@ -7,9 +7,10 @@ from pathlib import Path
 from adaptd.learning.batches import EpisodeData
 from adaptd.library.cache import Cache
 from adaptd.project.layout import Layout
-from adaptd.records import Domain, Episode, Label, Purpose, Split, Version
+from adaptd.records import SUPERVISED, Domain, Episode, Label, Purpose, Split, Version
 from adaptd.releases.given import Given, index_labels
 from adaptd.releases.images import ImageSets, read_image_sets
+from adaptd.releases.succession import find_source_version
 from adaptd.store import Transaction
 
 
@@ -57,7 +58,9 @@ def read_materials(tx: Transaction, layout: Layout, episode: Episode, *, teach: 
     """Look up what an episode needs; with the labels that people gave to teach, if it may `teach`."""
     domain, base = tx.domains.get(episode.domain_id), tx.versions.find_base()
     images = read_image_sets(tx, layout, episode)
-    earlier = {v.version: v for v in (tx.versions.get(1), base)} if base is not None and domain.position is None else {}
+    first = find_source_version(tx.versions.list_all(), tx.episodes.list_all())
+    is_new = domain.position is None and episode.method != SUPERVISED
+    earlier = {version.version: version for version in (first, base) if version is not None} if is_new else {}
     confidences = {item.image_id: item.confidence for item in tx.memories.list_for(domain.id)}
     delivery = layout.cache(domain.id, episode.delivery, Split.TRAIN)
     parent = _find_parent(tx, episode)
@@ -72,7 +75,9 @@ def _list_taught(tx: Transaction, episode: Episode) -> list[Label]:
 
 
 def _find_parent(tx: Transaction, episode: Episode) -> Version | None:
-    """What the episode begins with. One that has begun stays with it, whatever was promoted meanwhile."""
+    """What the episode begins with, a source's with nothing. One that has begun stays with it, whatever was promoted since."""
+    if episode.method == SUPERVISED:
+        return None
     if episode.base is not None and tx.checkpoints.list_for(episode.id):
         return tx.versions.get(episode.base)
     return tx.versions.find_base()

@@ -36,7 +36,7 @@ from adaptd.learning.weights import load_weights
 from adaptd.pace import ignore
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
-from adaptd.records import REFUSED, SUPERVISED, DomainState, Episode, EventKind, Lease, Version
+from adaptd.records import REFUSED, SOURCE, SUPERVISED, DomainState, Episode, EventKind, Lease, Version
 from adaptd.releases.weights import load_version
 from adaptd.signals import Stop
 from adaptd.store import Store
@@ -115,7 +115,7 @@ class EpisodeRunner:
         training = self._training = Training(ready.model, ready.data, ready.plan)
         self._resume(training, materials.domain.name)
         self._stop.check()
-        self._audience.say(describe_work(training, materials.domain.name))
+        self._audience.say(describe_work(training, SOURCE if is_source else materials.domain.name))
         conclusion = Conclusion(self._project, self._store, materials, lease, enter, telling.saw)
         training.model.seen, images = telling.saw, sum(map(len, training.data.every)) + training.method.look_images
         telling.enter("looking", images=images, step=training.step, steps=training.steps)

@@ -82,6 +82,11 @@ class Matrix:
         """How good the newest model is."""
         return self.rows[-1] if self.rows else ()
 
+    def begin(self, column: int) -> int:
+        """The row in which a domain's story begins: the newest before its first episode in which it is known, else that one's."""
+        first = self.first_rows[column]
+        return next((row for row in range(first - 1, -1, -1) if self.rows[row][column] is not None), first)
+
     def remembered(self) -> "Matrix":
         """Without the columns of forgotten domains."""
         if not self.forgotten:

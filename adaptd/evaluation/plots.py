@@ -187,13 +187,13 @@ def _draw_evolution(axes: "Axes", matrix: Matrix) -> None:
     few = len(matrix.domains) <= len(_PALETTE)
     for j, domain in enumerate(matrix.domains):
         column = zip(matrix.episodes, (row[j] for row in matrix.rows), strict=True)
-        since_first = list(column)[matrix.first_rows[j] :]
-        known = [(episode, 100 * entry.value, entry.kind) for episode, entry in since_first if entry is not None]
+        story = list(column)[matrix.begin(j) :]
+        known = [(episode, 100 * entry.value, entry.kind) for episode, entry in story if entry is not None]
         style = _style(j) if few or j == 0 else _style_of_many(j, len(matrix.domains))
         axes.plot([x for x, _, _ in known], [y for _, y, _ in known], label=_short(domain), **style)
         hollow = [(x, y) for x, y, kind in known if kind is AccuracyKind.ESTIMATED]
         axes.plot(*_columns(hollow), **style | {"linestyle": "", "markerfacecolor": "white"})
-    axes.set(xlabel="after episode", ylabel="accuracy, %", title="each domain since its first episode")
+    axes.set(xlabel="after episode", ylabel="accuracy, %", title="each domain, from just before its first episode")
     _finish_lines(axes)
     # Thirty names cannot be told apart by colour: then the colour says how early a domain came.
     handles, labels = axes.get_legend_handles_labels()

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from adaptd.learning.backbones import Classifier
 from adaptd.learning.batches import EpisodeData
-from adaptd.learning.health import Health, Look, check_collapse, examine
+from adaptd.learning.health import POORER, Health, Look, check_collapse, examine
 from adaptd.learning.plan import Plan
 from adaptd.learning.seeding import generator
 from adaptd.learning.survey import Survey, survey
-from adaptd.learning.trust import Trust, compare
+from adaptd.learning.trust import ALIKE, NEARLY_ALL, Trust, compare
 from adaptd.library.imageset import ImageSet
 
 COMPARED = 1000
@@ -85,8 +85,10 @@ class Watch:
         return {"agreement": health.agreement, "balance": health.balance, "nuclear norm": health.nuclear_norm}
 
     def describe(self) -> dict[str, Any]:
-        """For reports: the domain beside the source, and every look at it."""
+        """For reports: the domain beside the source, every look at it, and what would have counted against it."""
+        limits = {"spread": ALIKE, "largest": NEARLY_ALL, "balance": POORER, "lost_classes": self._plan.max_lost_classes}
         return {
+            "limits": limits,
             "trust": None if self.trust is None else self.trust.to_json(),
             "health": [{"step": each.step, **asdict(each.health)} for each in self.looks],
         }

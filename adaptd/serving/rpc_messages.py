@@ -1,7 +1,7 @@
 """The messages of the Open Inference Protocol's gRPC service, as far as adaptd speaks it: built in memory from one table.
 
 Field numbers and types are the public protocol's (`GRPCInferenceService`, package `inference`); on the wire nothing else counts,
-so messages that it nests stand side by side here. Why there is no generated code: docs/decisions/0009-grpc-messages-in-memory.md.
+so messages that it nests stand side by side here. Why there is no generated code: docs/decisions/0011-grpc-messages-in-memory.md.
 """
 
 from typing import Any

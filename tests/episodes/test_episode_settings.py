@@ -37,8 +37,8 @@ def test_gate_and_retention_are_the_episode_s(shop, monkeypatch, night):
     """Settings that would refuse every model, and keep all versions, came too late; the card has the hash of the others."""
     library = Library(shop, monkeypatch, night, ADAPTD_EXPORT__KEEP_VERSIONS="1")
     text = (shop.root / "adaptd.toml").read_text()
-    assert "\nmin_class_share = 0.1\n" in text
-    (shop.root / "adaptd.toml").write_text(text.replace("\nmin_class_share = 0.1\n", "\nmin_class_share = 1.0\n"))
+    assert "\n#min_class_share = 0.1\n" in text
+    (shop.root / "adaptd.toml").write_text(text.replace("\n#min_class_share = 0.1\n", "\nmin_class_share = 1.0\n"))
     monkeypatch.delenv("ADAPTD_EXPORT__KEEP_VERSIONS")
     library.project = load_project(shop.root)
     assert library.project.settings.gate.min_class_share == 1

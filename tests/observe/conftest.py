@@ -88,7 +88,7 @@ class Shop:
         """For a daemon that starts from now on."""
         path = self.root / "adaptd.toml"
         head, section, rest = path.read_text().partition("[training]")
-        path.write_text(head + section + re.sub(r"\nepochs = \d+", f"\nepochs = {epochs}", rest, count=1))
+        path.write_text(head + section + re.sub(r"\n#?epochs = \d+", f"\nepochs = {epochs}", rest, count=1))
 
     def wait_for_episodes(self, done: int) -> None:
         """Until this many are committed, the source's among them."""

@@ -21,6 +21,14 @@ def fill_history(store: Store, address: Path, domains: int, versions: int, image
     _accuracies(address, made, versions)
 
 
+def fill_queue(address: Path, domains: int) -> None:
+    """Domains that wait, past the store, which looks at each before it writes."""
+    now = "2026-11-18 12:00:00.000000"
+    rows = [(f"waiting-{number:05}", "queued", now, now) for number in range(domains)]
+    with contextlib.closing(sqlite3.connect(address)) as database, database:
+        database.executemany("INSERT INTO domains (name, state, created_at, updated_at) VALUES (?, ?, ?, ?)", rows)
+
+
 def _images(address: Path, domains: list[int], count: int) -> None:
     """Past the store, which looks at each before it writes."""
     names = [(domain, f"{domain}/{number}.png") for domain in domains for number in range(count)]

@@ -62,7 +62,7 @@ def test_int8_that_loses_too_much_does_not_pass(tmp_path, exported, facts):
     assert not found.gate.passed
     (reason,) = found.gate.reasons
     assert "in int8 and" in reason
-    assert reason.endswith("allowed: 2.0%.")
+    assert reason.endswith("allowed: 2 points.")
 
 
 def test_what_cannot_be_quantised_is_explained(tmp_path, exported, facts):

@@ -185,10 +185,10 @@ def test_huge_images_keep_nobody_waiting(server, huge):
     status, document, _ = post(server, "/predict", *form(*[huge] * 24))
     assert (status, "pixels together" in document["error"]) == (413, True)
     assert time.monotonic() - begin < 5
-    body, usual = form(*[huge] * 3), slowest(server, 0.5, small())
+    body, usual = form(*[huge] * 2), slowest(server, 0.5, small())
     with meanwhile(*[lambda: post(server, "/predict", *body)] * 2) as results:
         time.sleep(0.2)
-        worst = slowest(server, 3, small())
+        worst = slowest(server, 2, small())
     assert [result[0] for result in results] == [200, 200]
     assert worst < 1 + 5 * usual
 
