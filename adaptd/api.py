@@ -119,7 +119,7 @@ class OpenProject:
         return found.state in ENDED
 
     def _drain(self, deadline: float | None) -> str | None:
-        """Let a process of its own do what is there; the last line that it wrote, None where the time was over before."""
+        """Let a process of its own do what is there; what it says is left, None where the time was over before."""
         command = [sys.executable, "-m", "adaptd.cli.main", "--project", str(self.project.root), "run", "--drain"]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace") as child:
             try:
@@ -129,7 +129,9 @@ class OpenProject:
                 return None
             finally:
                 child.terminate()  # it leaves a checkpoint; nothing happens where it has ended
-        return (said.strip().splitlines() or ["it said nothing"])[-1]
+        if child.returncode:
+            return (said.strip().splitlines() or [f"adaptd run ended with {child.returncode}"])[-1]
+        return "; ".join(self.status()["daemon"]["warnings"]) or "`adaptd explain` tells more"
 
     def status(self) -> dict[str, Any]:
         """What the daemon does, the queue, what is served and how good it is: the document of `adaptd status --json`."""

@@ -136,9 +136,13 @@ class TestDropping:
 
 
 def test_waiting_for_nothing(shop, empty_shop_too, camera, settings):
-    """A name that nobody knows, and a project that has nothing to adapt from, end with what to do."""
+    """A name that nobody knows, a pause, and a project that has nothing to adapt from, end with what to do."""
+    project = adaptd.open(shop.root)
     with pytest.raises(DomainUnknown):
-        adaptd.open(shop.root).wait("camera-8")
+        project.wait("camera-8")
+    shop.does("pause")
+    with pytest.raises(DrainIncomplete, match="everything is paused"):
+        project.wait(project.drop(camera), timeout=60)
     project = adaptd.open(empty_shop_too)
     with pytest.raises(DrainIncomplete, match="no version is promoted"):
         project.wait(project.drop(camera), timeout=60)
