@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adaptd.errors import DrainIncomplete
-from adaptd.records import DomainState
+from adaptd.errors import DomainUnknown, DrainIncomplete
+from adaptd.records import SOURCE, DomainState
 
 if TYPE_CHECKING:
     from adaptd.project.layers import Project
@@ -84,6 +84,8 @@ class OpenProject:
         """
         from adaptd.project.lock import find_holder
 
+        if domain == SOURCE:
+            raise DomainUnknown(f"{SOURCE} is not a domain that is dropped: `adaptd source import` ends when it is done")
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._has_ended(domain):
             if deadline is not None and time.monotonic() >= deadline:

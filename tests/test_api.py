@@ -138,8 +138,9 @@ class TestDropping:
 def test_waiting_for_nothing(shop, empty_shop_too, camera, settings):
     """A name that nobody knows, a pause, and a project that has nothing to adapt from, end with what to do."""
     project = adaptd.open(shop.root)
-    with pytest.raises(DomainUnknown):
-        project.wait("camera-8")
+    for name in ("camera-8", "source"):
+        with pytest.raises(DomainUnknown):
+            project.wait(name)
     shop.does("pause")
     with pytest.raises(DrainIncomplete, match="everything is paused"):
         project.wait(project.drop(camera), timeout=60)
