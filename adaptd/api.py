@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adaptd.errors import DrainIncomplete
-from adaptd.records import DomainState
+from adaptd.errors import DomainUnknown, DrainIncomplete
+from adaptd.records import SOURCE, DomainState
 
 if TYPE_CHECKING:
     from adaptd.project.layers import Project
@@ -84,6 +84,8 @@ class OpenProject:
         """
         from adaptd.project.lock import find_holder
 
+        if domain == SOURCE:
+            raise DomainUnknown(f"{SOURCE} is not a domain that is dropped: `adaptd source import` ends when it is done")
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._has_ended(domain):
             if deadline is not None and time.monotonic() >= deadline:
@@ -119,7 +121,7 @@ class OpenProject:
         return found.state in ENDED
 
     def _drain(self, deadline: float | None) -> str | None:
-        """Let a process of its own do what is there; the last line that it wrote, None where the time was over before."""
+        """Let a process of its own do what is there; what it says is left, None where the time was over before."""
         command = [sys.executable, "-m", "adaptd.cli.main", "--project", str(self.project.root), "run", "--drain"]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace") as child:
             try:
@@ -129,7 +131,9 @@ class OpenProject:
                 return None
             finally:
                 child.terminate()  # it leaves a checkpoint; nothing happens where it has ended
-        return (said.strip().splitlines() or ["it said nothing"])[-1]
+        if child.returncode:
+            return (said.strip().splitlines() or [f"adaptd run ended with {child.returncode}"])[-1]
+        return "; ".join(self.status()["daemon"]["warnings"]) or "`adaptd explain` tells more"
 
     def status(self) -> dict[str, Any]:
         """What the daemon does, the queue, what is served and how good it is: the document of `adaptd status --json`."""

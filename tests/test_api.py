@@ -82,7 +82,7 @@ def test_waits_for_the_daemon_where_one_runs(shop, camera, settings):
     again = project.drop(camera, name="camera-7")
     with pytest.raises(TimeoutError):
         project.wait(again, timeout=0.1)
-    assert "more" in project.wait(again)["reason"]
+    assert "too few images" in project.wait(again)["reason"]
     assert daemon.is_running(), daemon.wait()
     daemon.signal(15)
     assert daemon.wait().returncode == 0
@@ -136,9 +136,14 @@ class TestDropping:
 
 
 def test_waiting_for_nothing(shop, empty_shop_too, camera, settings):
-    """A name that nobody knows, and a project that has nothing to adapt from, end with what to do."""
-    with pytest.raises(DomainUnknown):
-        adaptd.open(shop.root).wait("camera-8")
+    """A name that nobody knows, a pause, and a project that has nothing to adapt from, end with what to do."""
+    project = adaptd.open(shop.root)
+    for name in ("camera-8", "source"):
+        with pytest.raises(DomainUnknown):
+            project.wait(name)
+    shop.does("pause")
+    with pytest.raises(DrainIncomplete, match="everything is paused"):
+        project.wait(project.drop(camera), timeout=60)
     project = adaptd.open(empty_shop_too)
     with pytest.raises(DrainIncomplete, match="no version is promoted"):
         project.wait(project.drop(camera), timeout=60)
