@@ -156,7 +156,7 @@ def _train(
 
 def _follow(training: Training, title: str, show: ShowStep, unfinished: Unfinished | None) -> Outcome:
     """All steps of a training, and how far it is, also while it looks at images between them."""
-    model, every, look = training.model, sum(map(len, training.data.every)), training.method.look_images
+    model, every, look = training.model, training.survey_images, training.method.look_images
     model.seen = _count(f"{title}, looking", every + look, show)
     for report in training:
         show(title, report.step, report.steps)

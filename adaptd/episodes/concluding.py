@@ -16,8 +16,10 @@ from adaptd.evaluation.checks import Checks
 from adaptd.evaluation.predictions import Predictions, count_images, predict_domains
 from adaptd.evaluation.rows import RowMaker
 from adaptd.learning.backbones import Classifier
+from adaptd.learning.below import Below
 from adaptd.learning.devices import resolve_device
 from adaptd.learning.reports import Outcome
+from adaptd.learning.weights import find_trained
 from adaptd.library.memories import MEMORY_IMAGES
 from adaptd.pace import Seen, ignore
 from adaptd.project.layers import Project
@@ -72,6 +74,7 @@ class Conclusion:
         lease: under which it runs.
         enter: called before each phase, with the number of images that are looked at in it; may raise to stop there.
         seen: told how many were.
+        below: activations that need not be made again.
     """
 
     def __init__(
@@ -82,17 +85,20 @@ class Conclusion:
         lease: Lease,
         enter: Callable[[str, int], None],
         seen: Seen = ignore,
+        below: Below | None = None,
     ) -> None:
         self._project, self._store, self.materials, self._lease, self._enter = project, store, materials, lease, enter
         self._settings, self._episode, self._images = project.settings, materials.episode, materials.images
         self._layout = Layout(project.state)
         batch_size, device = self._settings.evaluation.batch_size, resolve_device(self._settings.training.device)
-        self._models = VersionModels(self._layout, self._images, batch_size, seen, device)
-        self._seen = seen
+        self._models = VersionModels(self._layout, self._images, batch_size, seen, device, below)
+        self._seen, self._below = seen, below
         self._publisher = Publisher(project, store, self._images, self._models)
         evaluation = self._settings.evaluation
         files = CheckFiles(self._layout.checks)
-        self._checks = Checks(self._images, len(self._settings.model.classes), evaluation.batch_size, files)
+        model = self._settings.model
+        trained = find_trained(model, project.root)
+        self._checks = Checks(self._images, len(model.classes), evaluation.batch_size, files, trained)
         self._forgotten: tuple[int, ...] = ()
         self._rows = RowMaker(self._images, self._checks, evaluation)
 
@@ -138,11 +144,11 @@ class Conclusion:
         """Write the weights, and run the model and those before it over everything that they are judged on."""
         digest = write_weights(self._layout, self._episode.id, model)
         batch_size, parent = self._settings.evaluation.batch_size, self.materials.parent
-        predictions = predict_domains(model, self._images, batch_size, seen=self._seen)
+        predictions = predict_domains(model, self._images, batch_size, seen=self._seen, below=self._below)
         if parent is not None:
             self._models.predict(parent)
         before = None if parent is None else self._models.load(parent)
-        write_insight(self._layout, self.materials, before, model, batch_size)
+        write_insight(self._layout, self.materials, before, model, batch_size, self._below)
         return Evaluated(model, digest, predictions, self._measure_earlier())
 
     def _measure_earlier(self) -> tuple[Accuracy, ...]:

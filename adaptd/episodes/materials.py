@@ -51,7 +51,8 @@ class Materials:
         memories = tuple(self.images.open(folder).images for folder in self.images.memories.values())
         taught = self.images.open_labelled(self.domain, self.taught)
         known = memories if taught is None else (*memories, taught)
-        return EpisodeData(source, known, self.target.images, self.images.open_test(self.images.source))
+        held_out = self.images.open_unlabelled(self.domain) if self.images.has_held_out(self.domain) else None
+        return EpisodeData(source, known, self.target.images, self.images.open_test(self.images.source), held_out)
 
 
 def read_materials(tx: Transaction, layout: Layout, episode: Episode, *, teach: bool = False) -> Materials:
