@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "labels": {"evaluation", "library", "project", "releases", "store"},
     "episodes": {"evaluation", "learning", "library", "project", "publishing", "releases", "store"},
     "care": {"imports", "intake", "library", "project", "publishing", "releases", "store"},
-    "observe": {"evaluation", "intake", "labels", "library", "project", "releases", "store"},
+    "observe": {"evaluation", "intake", "labels", "learning", "library", "project", "releases", "store"},
     "daemon": {"care", "episodes", "imports", "intake", "labels", "library", "observe", "project", "releases", "store"},
     "bench": {"library", "learning", "evaluation", "project"},
 }
@@ -102,8 +102,12 @@ def test_rooms_import_only_whom_they_may():
 
 
 def test_a_project_knows_learning_by_its_settings_alone():
-    """Nothing in project reaches into what trains."""
-    found = [name.removeprefix("adaptd.learning.") for path, name in EDGES if room(path) == "project" and ".learning." in name]
+    """Nothing in project and in observe reaches into what trains."""
+    found = [
+        name.removeprefix("adaptd.learning.")
+        for path, name in EDGES
+        if room(path) in {"project", "observe"} and ".learning." in name
+    ]
     assert found
     assert {name.rpartition(".")[0] for name in found} <= SETTINGS_OF_LEARNING
 

@@ -19,6 +19,7 @@ from adaptd.learning.backbones import Classifier
 from adaptd.learning.below import Below
 from adaptd.learning.devices import resolve_device
 from adaptd.learning.reports import Outcome
+from adaptd.learning.weights import find_trained
 from adaptd.library.memories import MEMORY_IMAGES
 from adaptd.pace import Seen, ignore
 from adaptd.project.layers import Project
@@ -95,7 +96,9 @@ class Conclusion:
         self._publisher = Publisher(project, store, self._images, self._models)
         evaluation = self._settings.evaluation
         files = CheckFiles(self._layout.checks)
-        self._checks = Checks(self._images, len(self._settings.model.classes), evaluation.batch_size, files)
+        model = self._settings.model
+        trained = find_trained(model, project.root)
+        self._checks = Checks(self._images, len(model.classes), evaluation.batch_size, files, trained)
         self._forgotten: tuple[int, ...] = ()
         self._rows = RowMaker(self._images, self._checks, evaluation)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from adaptd.learning.batches import EpisodeData
 from adaptd.library.cache import Cache
 from adaptd.project.layout import Layout
-from adaptd.records import SUPERVISED, Domain, Episode, Label, Purpose, Split, Version
+from adaptd.records import SUPERVISED, Domain, Episode, EpisodeState, Label, Purpose, Split, Version
 from adaptd.releases.given import Given, index_labels
 from adaptd.releases.images import ImageSets, read_image_sets
 from adaptd.releases.succession import find_source_version
@@ -24,7 +24,7 @@ class Materials:
         images: the image sets of all domains.
         delivery: where the images lie that the episode learns from.
         parent: the version that it begins with; None for the first episode.
-        earlier_versions: the source model and the one to begin with, where the episode's domain is new to R.
+        earlier_versions: the source model and the one to begin with, where the episode's domain is new to R, or to a new lineage.
         confidences: of the images in the own domain's memory so far, by image id.
         taught: labels that people gave to teach, of the own domain's images.
     """
@@ -59,8 +59,10 @@ def read_materials(tx: Transaction, layout: Layout, episode: Episode, *, teach: 
     """Look up what an episode needs; with the labels that people gave to teach, if it may `teach`."""
     domain, base = tx.domains.get(episode.domain_id), tx.versions.find_base()
     images = read_image_sets(tx, layout, episode)
-    first = find_source_version(tx.versions.list_all(), tx.episodes.list_all())
-    is_new = domain.position is None and episode.method != SUPERVISED
+    done = tx.episodes.list_all(EpisodeState.DONE)
+    first = find_source_version(tx.versions.list_all(), done)
+    since = 0 if first is None else first.episode_id
+    is_new = episode.method != SUPERVISED and not any(e.domain_id == domain.id and e.id > since for e in done)
     earlier = {version.version: version for version in (first, base) if version is not None} if is_new else {}
     confidences = {item.image_id: item.confidence for item in tx.memories.list_for(domain.id)}
     delivery = layout.cache(domain.id, episode.delivery, Split.TRAIN)

@@ -22,17 +22,19 @@ class SecondOpinion:
         together: the classes that both give together, [n].
         taught: the same after they have taught each other the domain; None where they are not reliable.
         classes: how many there are.
+        heard: False where they are known to be of no use, whatever they agree on.
     """
 
     each: tuple[Classes, Classes]
     together: Classes
     classes: int
     taught: Classes | None = None
+    heard: bool = True
 
     @property
     def is_reliable(self) -> bool:
         """Whether they know what they see, before they have learned from each other: two that guess do not agree."""
-        return _beyond_chance(agree(*self.each), self.classes) >= RELIABLE
+        return self.heard and _beyond_chance(agree(*self.each), self.classes) >= RELIABLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim.adamw import adamw
 
-from adaptd.library.imageset import Gathered, ImageSet
+from adaptd.library.imageset import Gathered, ImageSet, spread_rows
 
 SIDE = 32
 WIDTHS = (16, 32, 64)
@@ -179,7 +179,7 @@ def _ease(share: float) -> float:
 
 def _take_statistics(model: CheckModel, images: ImageSet) -> None:
     """Normalise with the statistics of these images, whatever was learned with."""
-    rows = np.unique(np.linspace(0, len(images) - 1, min(len(images), STATISTICS_IMAGES)).round().astype(np.int64))
+    rows = spread_rows(len(images), STATISTICS_IMAGES)
     norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)]
     for norm in norms:
         norm.momentum = 1.0

@@ -11,7 +11,7 @@ from torch import nn
 from adaptd.evaluation.estimators import estimate_accuracy
 from adaptd.evaluation.evaluator import answering
 from adaptd.learning.below import Below
-from adaptd.library.imageset import ImageSet
+from adaptd.library.imageset import ImageSet, spread_rows
 from adaptd.pace import Seen, ignore
 from adaptd.records import Domain
 
@@ -145,5 +145,5 @@ def predict_domains(
 
 def choose_learned(images: ImageSet) -> ImageSet:
     """Those that are looked at, without labels; of very many, some at even distances."""
-    rows = np.unique(np.linspace(0, len(images) - 1, min(len(images), MOST_LEARNED)).round().astype(np.int64))
+    rows = spread_rows(len(images), MOST_LEARNED)
     return images.unlabelled() if len(rows) == len(images) else ImageSet(images.ids[rows], np.asarray(images.pixels[rows]))

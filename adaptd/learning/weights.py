@@ -12,12 +12,12 @@ from torch import Tensor
 
 from adaptd.errors import WeightsMismatch
 from adaptd.learning.backbones import Classifier, build_classifier
-from adaptd.learning.origins import ORIGINS, TORCHVISION
+from adaptd.learning.origins import ORIGINS, TORCHVISION, find_origin
 from adaptd.learning.pretrained import load_pretrained
 from adaptd.learning.settings import ModelSettings
 from adaptd.learning.tensors import read_tensors
 
-__all__ = ["TORCHVISION", "WeightsReport", "load_classifier", "load_weights", "save_classifier"]
+__all__ = ["TORCHVISION", "Trained", "WeightsReport", "find_trained", "load_classifier", "load_weights", "save_classifier"]
 FORMAT = "adaptd.model/1"
 
 
@@ -28,6 +28,38 @@ class WeightsReport:
     matched: tuple[str, ...]
     fresh: tuple[str, ...]
     unexpected: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """The weights that a backbone brought, before anything was learned here.
+
+    Args:
+        settings: of the model.
+        weights: a safetensors file, or one of `ORIGINS`.
+    """
+
+    settings: ModelSettings
+    weights: Path | str
+
+    @property
+    def name(self) -> str:
+        """Another one has other features."""
+        model = self.settings
+        return f"{model.backbone} {self.weights} {model.image_size} {model.mean} {model.std}"
+
+    def load(self) -> Classifier:
+        """A classifier with these weights; raises what `load_weights` does."""
+        model = build_classifier(self.settings)
+        load_weights(model, self.weights)
+        return model
+
+
+def find_trained(settings: ModelSettings, root: Path) -> Trained | None:
+    """What a model started from, in a project's folder; None for random weights, and for LeNets."""
+    if not settings.weights or find_origin(settings.backbone) is None:
+        return None
+    return Trained(settings, settings.weights if settings.weights in ORIGINS else root / settings.weights)
 
 
 def load_weights(model: Classifier, weights: Path | str) -> WeightsReport:

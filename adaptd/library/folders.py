@@ -91,10 +91,13 @@ def blaming(folder: Path) -> Iterator[None]:
 
 
 def list_files(folder: Path) -> tuple[Path, ...]:
-    """Every file below a folder, sorted, whatever it is for; links among them, but none into another folder is followed."""
-    with blaming(folder), opened(folder, follow=True) as top:
-        entries = [(path, entry) for path, entry in walk(top, is_passed_over) if entry is not None]
-        return tuple(sorted(folder / path for path, entry in entries if not entry.is_dir(follow_symlinks=False)))
+    """Every file below a folder, sorted, whatever it is for. Folders that are links, or cannot be read, stand for themselves."""
+    found: list[Path] = []
+    for here, folders, files in os.walk(folder, onerror=lambda problem: found.append(Path(problem.filename))):
+        folders[:] = [name for name in folders if not is_passed_over(name)]
+        links = [name for name in folders if Path(here, name).is_symlink()]
+        found.extend(Path(here, name) for name in (*files, *links) if not is_passed_over(name))
+    return tuple(sorted(found))
 
 
 def list_test_set(folder: Path) -> Listing:

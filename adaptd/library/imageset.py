@@ -87,3 +87,8 @@ class ImageSet:
     def unlabelled(self) -> Self:
         """The same images as a method may see a target domain: without labels."""
         return replace(self, labels=None)
+
+
+def spread_rows(count: int, most: int) -> NDArray[np.int64]:
+    """All rows of so many; of more than `most`, some at even distances."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))

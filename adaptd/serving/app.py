@@ -14,13 +14,10 @@ from starlette.types import Receive, Scope, Send
 from adaptd.errors import ClientLeft, NothingPublished, RequestRefused
 from adaptd.observe.serving_metrics import ServingMetrics
 from adaptd.serving.endpoints import Endpoints, Request
-from adaptd.serving.http import Answer, BodyReader, Budget, Held, error_answer, find_header, is_token
+from adaptd.serving.http import CLIENT_LEFT, Answer, BodyReader, Budget, Header, Held, error_answer, find_header, is_token
 from adaptd.serving.page import FILES
 
 log = logging.getLogger("adaptd.serving")
-
-CLIENT_LEFT = 499
-"""The status that is counted, since nobody is left to be sent one."""
 
 PAGE = "page"
 NOTHING_HERE = "there is nothing at this address"
@@ -34,6 +31,15 @@ class Route:
     methods: str
     answer: Callable[[Request], Awaitable[Answer]]
     open: bool = False
+
+    def describe(self, status: int) -> tuple[Header, ...]:
+        """What a client that was refused must know of it; a browser asks a person for the token as a password."""
+        challenge = b'Basic realm="adaptd"' if self.endpoint == PAGE else b"Bearer"
+        known: dict[int, Header] = {
+            401: (b"www-authenticate", challenge),
+            405: (b"allow", self.methods.replace("/", ", ").encode()),
+        }
+        return (known[status],) if status in known else ()
 
     def takes(self, method: str) -> bool:
         """Whether it answers to this method."""
@@ -90,7 +96,7 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         start = time.perf_counter()
-        endpoint, held = "other", Held(self._budget)
+        endpoint, route, held = "other", None, Held(self._budget)
         try:
             route, version = self._find(scope["path"])
             endpoint = route.endpoint
@@ -101,7 +107,7 @@ class Application:
             self._metrics.answered(endpoint, CLIENT_LEFT, time.perf_counter() - start)
             return
         except RequestRefused as refusal:
-            answer = error_answer(refusal.status, str(refusal), password=endpoint == PAGE)
+            answer = error_answer(refusal.status, str(refusal), *(route.describe(refusal.status) if route else ()))
         except NothingPublished as problem:
             answer = error_answer(503, str(problem))
         # Nothing a client sends may end the server, or leave the client without an answer.

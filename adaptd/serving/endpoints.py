@@ -133,7 +133,7 @@ class Endpoints:
 
     async def page(self, request: Request) -> Answer:
         """`GET /[?version=N]`: a form to try the model with; `POST /`: what it says to the pictures of the form."""
-        model, problem, status = None, None, 200
+        model, problem, status = self.catalogue.current, None, 200
         files: list[Decoded] = []
         rows: list[dict[str, Any]] = []
         try:

@@ -18,6 +18,8 @@ JSON: Header = (b"content-type", b"application/json")
 BINARY: Header = (b"content-type", b"application/octet-stream")
 
 MAX_MESSAGE = 500
+CLIENT_LEFT = 499
+"""The status that is counted, since nobody is left to be sent one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +42,10 @@ def json_answer(document: Any, status: int = 200) -> Answer:
     return Answer(status, json.dumps(document, ensure_ascii=False).encode())
 
 
-def error_answer(status: int, message: str, *, password: bool = False) -> Answer:
-    """`{"error": …}`, with what a client needs to go on; a browser asks for a `password`."""
-    challenge = b'Basic realm="adaptd"' if password else b"Bearer"
-    extra: dict[int, tuple[Header, ...]] = {503: ((b"retry-after", b"1"),), 401: ((b"www-authenticate", challenge),)}
-    return Answer(status, json.dumps({"error": message[:MAX_MESSAGE]}).encode(), (JSON, *extra.get(status, ())))
+def error_answer(status: int, message: str, *headers: Header) -> Answer:
+    """`{"error": …}`, with what a client needs to go on."""
+    again = ((b"retry-after", b"1"),) if status == 503 else ()
+    return Answer(status, json.dumps({"error": message[:MAX_MESSAGE]}).encode(), (JSON, *again, *headers))
 
 
 def is_token(authorization: bytes, token: bytes, *, as_password: bool = False) -> bool:

@@ -25,6 +25,7 @@ REFUSALS = {
 STRING: Schema = {"type": "string"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 SHAPE: Schema = {"type": "array", "items": {"type": "integer"}}
+VERSION: Schema = {"name": "version", "in": "query", "required": False, "schema": {"type": "integer", "minimum": 1}}
 PROBABILITY: Schema = {"type": "number", "minimum": 0, "maximum": 1}
 
 
@@ -75,34 +76,40 @@ def _operation(summary: str, answer: Schema, *refusals: int, **more: Any) -> Sch
 
 
 def _predict_paths() -> Schema:
-    version = {"name": "version", "in": "query", "required": False, "schema": {"type": "integer", "minimum": 1}}
     files = {"type": "array", "items": {"type": "string", "format": "binary"}, "maxItems": MAX_FILES}
     form = {"multipart/form-data": {"schema": _object({"image": files})}}
     base64 = _object({"images": {"type": "array", "maxItems": MAX_FILES, "items": STRING | {"contentEncoding": "base64"}}})
     bodies = form | _json(base64) | {"image/*": {"schema": {"type": "string", "format": "binary"}}}
-    page: Schema = {"text/html": {"schema": STRING}}
-    browser: Schema = {"parameters": [version], "security": [{"token": []}, {"password": []}, {}]}
     return {
         "/predict": {
             "post": _operation(
                 "The label of image files: one as the body, several as parts of a form, or base64 in JSON.",
                 _json(_ref("Predictions")),
                 *(400, 401, 404, 405, 408, 413, 415, 503),
-                parameters=[version],
+                parameters=[VERSION],
                 requestBody={"required": True, "content": bodies},
             )
         },
         "/": {
-            "get": _operation("A page to try the model with.", page, 401, **browser),
-            "post": _operation(
+            "get": _page("A page to try the model with."),
+            "post": _page(
                 "The same page, with what the model says to the pictures of its form.",
-                page,
-                *(401, 408, 413),
-                **browser,
+                *(408, 413, 415),
                 requestBody={"required": True, "content": form},
             ),
         },
     }
+
+
+def _page(summary: str, *refusals: int, **more: Any) -> Schema:
+    """For a browser: what is wrong with the question is told on the page itself, before that as JSON."""
+    page: Schema = {"text/html": {"schema": STRING}}
+    security: list[Schema] = [{"token": []}, {"password": []}, {}]
+    operation = _operation(summary, page, 401, *refusals, parameters=[VERSION], security=security, **more)
+    for code in (400, 404, 413, 503):
+        known = operation["responses"].setdefault(str(code), {"description": REFUSALS[code], "content": {}})
+        known["content"] |= page
+    return operation
 
 
 def _protocol_paths() -> Schema:

@@ -1,7 +1,7 @@
 """The Open Inference Protocol over gRPC, beside HTTP and with the same answers: `tritonclient.grpc` works unmodified.
 
 Needs the extra `grpc`. Every call is declared as a stream of messages of which one is read: on the wire that is the same, and
-nothing of a message is received before its client has shown its token and got its place among those that send.
+but for its first 64 KB no message is received before its client has shown its token and got its place among those that send.
 """
 
 import asyncio
@@ -9,7 +9,6 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,7 +19,7 @@ from adaptd.project.settings import ServingSettings
 from adaptd.publishing.card import INPUT
 from adaptd.serving.descriptions import describe_model, describe_server
 from adaptd.serving.endpoints import Endpoints
-from adaptd.serving.http import Budget, Held, is_token
+from adaptd.serving.http import CLIENT_LEFT, Budget, Held, is_token
 from adaptd.serving.protocol import LARGE, MAX_BESIDE, MAX_ID, InferRequest, describe_outputs, read_images, read_outputs
 from adaptd.serving.rpc_messages import SERVICE, build_messages
 from adaptd.serving.session import Model
@@ -30,7 +29,8 @@ import grpc
 
 log = logging.getLogger("adaptd.serving")
 
-ENDPOINT = "grpc"
+ENDPOINTS = {"ModelInfer": "infer", "ServerLive": "health", "ServerReady": "health"}
+"""What a call is counted as; any other as `model`."""
 TURN_SECONDS = 1.0
 """A client that sends for longer than this makes room where others wait."""
 PIECE = 1 << 16
@@ -41,29 +41,34 @@ CODES = {
     404: grpc.StatusCode.NOT_FOUND,
     408: grpc.StatusCode.DEADLINE_EXCEEDED,
     413: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    499: grpc.StatusCode.CANCELLED,
     500: grpc.StatusCode.INTERNAL,
     503: grpc.StatusCode.UNAVAILABLE,
 }
-"""The code that stands for an HTTP status; requests are counted by the status."""
+"""The code that stands for an HTTP status; calls are counted by the status, together with those over HTTP."""
+Call = Callable[[bytes, Any], Awaitable[dict[str, Any]]]
+"""From a message and its context to the fields of the answer."""
 OPEN = frozenset({"ServerLive", "ServerReady"})
 """Calls that need no token, as over HTTP."""
 
 
 class Readings:
-    """Messages that are being received, few at a time: each may be as large as a request may be."""
+    """Messages that are being received, few at a time: each may be as large as a request may be.
 
-    def __init__(self, places: int, max_seconds: float) -> None:
-        self._places, self._waiting = asyncio.Semaphore(places), 0
-        self._max_seconds = max_seconds
+    Of those that wait, the newest is next, so that clients who call and do not send stand in nobody's way.
+
+    Args:
+        places: messages at a time.
+        max_waiting: calls that may wait for a place; beyond that the oldest is sent away.
+        max_seconds: how long a message may take to arrive.
+    """
+
+    def __init__(self, places: int, max_waiting: int, max_seconds: float) -> None:
+        self._free, self._max_waiting, self._max_seconds = places, max_waiting, max_seconds
+        self._waiting: dict[asyncio.Future[None], None] = {}  # oldest first
 
     async def read(self, receive: Callable[[], Awaitable[bytes]]) -> bytes:
         """A message; RequestRefused where its client is too slow."""
-        self._waiting += 1
-        try:
-            await self._places.acquire()
-        finally:
-            self._waiting -= 1
+        await self._enter()
         reading, begin = asyncio.ensure_future(receive()), time.monotonic()
         try:
             while not reading.done():
@@ -74,29 +79,48 @@ class Readings:
             return b"" if data is grpc.aio.EOF else data  # a message without any field, too, has no bytes
         finally:
             reading.cancel()
-            self._places.release()
+            self._leave()
 
+    async def _enter(self) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        if len(self._waiting) >= self._max_waiting:
+            oldest = next(iter(self._waiting))
+            del self._waiting[oldest]
+            oldest.set_exception(RequestRefused(503, "too many clients are sending; try again later"))
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting[turn] = None
+        try:
+            await asyncio.shield(turn)  # so that nobody but us ends it
+        except asyncio.CancelledError:
+            if turn not in self._waiting and turn.exception() is None:  # it was given a place this very moment
+                self._leave()
+            self._waiting.pop(turn, None)
+            raise
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What the messages of all clients may cost together, and which token opens them."""
-
-    readings: Readings
-    budget: Budget
-    token: bytes
+    def _leave(self) -> None:
+        """The place goes to the newest that waits."""
+        if self._waiting:
+            self._waiting.popitem()[0].set_result(None)
+        else:
+            self._free += 1
 
 
 class Service:
     """Answers calls, each by the method of its name."""
 
-    def __init__(self, endpoints: Endpoints, metrics: ServingMetrics, limits: Limits, max_batch_size: int) -> None:
+    def __init__(
+        self, settings: ServingSettings, endpoints: Endpoints, metrics: ServingMetrics, budget: Budget, readings: Readings
+    ) -> None:
         self._endpoints, self._catalogue, self._metrics = endpoints, endpoints.catalogue, metrics
-        self._limits, self._max_batch_size = limits, max_batch_size
+        self._budget, self._readings = budget, readings
+        self._token, self._max_batch_size = settings.token.encode(), settings.max_batch_size
         self._messages = build_messages()
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """Every call that is known; any other is UNIMPLEMENTED."""
-        calls: dict[str, Callable[[bytes, Any], Awaitable[dict[str, Any]]]] = {
+        calls: dict[str, Call] = {
             "ServerLive": self._live,
             "ServerReady": self._ready,
             "ServerMetadata": self._server,
@@ -107,37 +131,37 @@ class Service:
         made = {name: grpc.stream_unary_rpc_method_handler(partial(self._answer, name, call)) for name, call in calls.items()}
         return grpc.method_handlers_generic_handler(SERVICE, made)
 
-    async def _answer(self, name: str, call: Callable[[bytes, Any], Awaitable[dict[str, Any]]], _: Any, context: Any) -> bytes:
+    async def _answer(self, name: str, call: Call, _: Any, context: Any) -> bytes:
         """One call: its token, its message, its answer; whatever goes wrong becomes a code."""
-        start, held = time.perf_counter(), Held(self._limits.budget)
-        status, message = 200, ""
+        start, held = time.perf_counter(), Held(self._budget)
+        status, message, answer = CLIENT_LEFT, "", b""
         try:
             self._check(name, context)
-            data = await self._limits.readings.read(context.read)
+            data = await self._readings.read(context.read)
             held.add(len(data))
-            answer: bytes = self._messages[f"{name}Response"](**await call(data, context)).SerializeToString()
+            answer = self._messages[f"{name}Response"](**await call(data, context)).SerializeToString()
+            status = 200
         except RequestRefused as refusal:
             status, message = refusal.status, str(refusal)
         except NothingPublished as problem:
             status, message = 503, str(problem)
-        except (ClientLeft, asyncio.CancelledError):
-            self._metrics.answered(ENDPOINT, 499, time.perf_counter() - start)
-            raise
+        except ClientLeft:
+            pass
         # Nothing a client sends may end the server, or leave the client without an answer.
         except Exception:
             log.exception("a call of %s failed", name)
             status, message = 500, "internal error; the server's log has the details"
-        finally:
+        finally:  # also where the call was cancelled
             held.close()
-        self._metrics.answered(ENDPOINT, status, time.perf_counter() - start)
-        if status != 200:
-            await context.abort(CODES.get(status, grpc.StatusCode.UNKNOWN), message)
+            self._metrics.answered(ENDPOINTS.get(name, "model"), status, time.perf_counter() - start)
+        if status in CODES:
+            await context.abort(CODES[status], message)
         return answer
 
     def _check(self, name: str, context: Any) -> None:
-        token = self._limits.token
         given = next((value for key, value in context.invocation_metadata() or () if key == "authorization"), "")
-        if token and name not in OPEN and not is_token(given.encode() if isinstance(given, str) else given, token):
+        authorization = given.encode() if isinstance(given, str) else given
+        if self._token and name not in OPEN and not is_token(authorization, self._token):
             raise RequestRefused(401, "this server wants its token, as metadata `authorization: Bearer TOKEN`")
 
     def _parse(self, name: str, data: bytes) -> Any:
@@ -232,10 +256,10 @@ class RpcServer:
 
     def __init__(self, settings: ServingSettings, endpoints: Endpoints, metrics: ServingMetrics, budget: Budget) -> None:
         places = max(2, settings.max_held_bytes // settings.max_request_bytes)
-        limits = Limits(Readings(places, settings.request_seconds), budget, settings.token.encode())
         self._grace = settings.request_seconds + 30
-        self._server = grpc.aio.server(options=_options(settings), maximum_concurrent_rpcs=settings.max_connections)
-        service = Service(endpoints, metrics, limits, settings.max_batch_size)
+        self._server = grpc.aio.server(options=_options(settings), maximum_concurrent_rpcs=2 * settings.max_connections)
+        readings = Readings(places, settings.max_connections, settings.request_seconds)
+        service = Service(settings, endpoints, metrics, budget, readings)
         self._server.add_generic_rpc_handlers((service.handlers(),))
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         try:
@@ -256,10 +280,7 @@ class RpcServer:
 def _options(settings: ServingSettings) -> list[tuple[str, int]]:
     """The library's own limits."""
     return [
-        ("grpc.max_receive_message_length", settings.max_request_bytes),
-        # A compressed message is measured before it is unpacked, not after: a bomb would get through.
-        ("grpc.compression_enabled_algorithms_bitset", 1),
-        ("grpc.experimental.enable_per_message_decompression", 0),
+        ("grpc.max_receive_message_length", settings.max_request_bytes),  # also of what a compressed one unpacks to
         # Else a second server on the port would get some of the calls, and nobody would be told.
         ("grpc.so_reuseport", 0),
         # What waits to be read stays small: 64 KB a call, instead of what the line could bear.

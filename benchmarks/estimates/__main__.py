@@ -43,7 +43,7 @@ def _load(recipe: str, data: Path | None, out: Path) -> Recipe:
 
 
 def _run(ground: Ground, chosen: argparse.Namespace, out: Path) -> None:
-    estimation = Estimation(ground, make_settings(ground.recipe, chosen, 0).evaluation, out / "checks")
+    estimation = Estimation(ground, make_settings(ground.recipe, chosen, 0), out / "checks")
     for seed in map(int, chosen.seeds.split(",")):
         for method in chosen.methods.split(","):
             file = out / f"cases-{method}-{seed}.json"

@@ -15,9 +15,9 @@ from adaptd.evaluation.predictions import choose_learned, predict_domains
 from adaptd.evaluation.rows import RowMaker
 from adaptd.files import replace_file
 from adaptd.learning.backbones import Classifier
-from adaptd.learning.weights import load_classifier
+from adaptd.learning.weights import find_trained, load_classifier
 from adaptd.library.imageset import ImageSet
-from adaptd.project.settings import EvaluationSettings
+from adaptd.project.settings import Settings
 from adaptd.records import AccuracyKind, Domain, DomainState
 from benchmarks.estimates.versions import Ground
 
@@ -26,6 +26,7 @@ from benchmarks.estimates.versions import Ground
 class Case:
     """One version on one target. `before`: it had not learned from it yet; `fresh`: it has just done so.
 
+    `true` is measured on the domain's test images, `here` on the held-out ones that the estimate is made on.
     `flips`, of a fresh one: how many answers went wrong and came right since the version before, as check models see it.
     """
 
@@ -41,6 +42,7 @@ class Case:
     low: float
     high: float
     flips: tuple[int, int] | None = None
+    here: float | None = None
 
 
 class GroundImages:
@@ -72,7 +74,7 @@ class GroundImages:
 
     def open_unlabelled(self, domain: Domain) -> ImageSet:
         """The held-out images."""
-        return self._ground.held_out[domain.name]
+        return self._ground.held_out[domain.name].unlabelled()
 
     def open_memory(self, _: Domain) -> ImageSet | None:
         """None is needed here."""
@@ -86,11 +88,12 @@ class GroundImages:
 class Estimation:
     """Estimates every version of a sequence; check models are trained once for all of them, and kept in a folder."""
 
-    def __init__(self, ground: Ground, settings: EvaluationSettings, kept: Path) -> None:
-        self._ground, self._batch_size = ground, settings.batch_size
+    def __init__(self, ground: Ground, settings: Settings, kept: Path) -> None:
+        self._ground, self._batch_size, classes = ground, settings.evaluation.batch_size, ground.recipe.classes
         self._images = GroundImages(ground)
-        self._checks = Checks(self._images, len(ground.recipe.classes), settings.batch_size, CheckFiles(kept))
-        self._rows = RowMaker(self._images, self._checks, settings)
+        trained = find_trained(settings.model.model_copy(update={"classes": classes}), Path())
+        self._checks = Checks(self._images, len(classes), self._batch_size, CheckFiles(kept), trained)
+        self._rows = RowMaker(self._images, self._checks, settings.evaluation)
 
     def run(self, method: str, seed: int, files: Sequence[Path]) -> list[Case]:
         """The cases of one sequence."""
@@ -101,14 +104,17 @@ class Estimation:
             row = self._rows.make(predict_domains(model, self._images, self._batch_size), self._images.domains, episode)
             for domain in self._images.domains[1:]:
                 mine = {e.estimator: e for e in row if e.domain_id == domain.id and e.kind is AccuracyKind.ESTIMATED}
-                true = measure(model, self._ground.recipe.domains[domain.id].test, self._batch_size).accuracy
+                test, held_out = self._ground.recipe.domains[domain.id].test, self._ground.held_out[domain.name]
+                true, here = (measure(model, images, self._batch_size).accuracy for images in (test, held_out))
                 shown = mine["range"]
                 assert shown.low is not None
                 assert shown.high is not None
                 values = {name: entry.value for name, entry in mine.items()}
                 when = (episode < domain.id, episode == domain.id)
                 flips = self._count_flips(before, model, domain) if episode == domain.id else None
-                found.append(Case(method, seed, episode, domain.name, *when, shown.n, true, values, shown.low, shown.high, flips))
+                found.append(
+                    Case(method, seed, episode, domain.name, *when, shown.n, true, values, shown.low, shown.high, flips, here)
+                )
         return found
 
     def _count_flips(self, before: Classifier, after: Classifier, domain: Domain) -> tuple[int, int] | None:

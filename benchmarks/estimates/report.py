@@ -12,6 +12,7 @@ from benchmarks.estimates.cases import Case
 
 NAMES = {"range": "**range**, the default", "atc": "ATC, the optimistic end", "check": "agreement, the pessimistic end"}
 SAID = {1: "better", -1: "worse", 0: "unclear"}
+COVERAGE = ("range covers", "mean width", "range, off on the same images", "test images differ by")
 CLEAR = 0.01
 """A change of the true accuracy that is more than a point."""
 
@@ -27,7 +28,7 @@ def render(cases: Sequence[Case], title: str) -> str:
     parts |= {f"{name}, {part}": _both(name, parts[part]) for name in methods for part in ("before", "after")}
     parts |= {domain: _on(domain) for domain in dict.fromkeys(case.domain for case in cases)}
     lines = [f"## {title}", "", "Mean absolute error in points, in brackets the mean error (+: flatters).", ""]
-    lines += [_row(["cases", "n", *NAMES.values(), "range covers", "mean width"]), _row(["---"] * (len(NAMES) + 4))]
+    lines += [_row(["cases", "n", *NAMES.values(), *COVERAGE]), _row(["---"] * (len(NAMES) + len(COVERAGE) + 2))]
     for name, wanted in parts.items():
         chosen = [case for case in cases if wanted(case)]
         if chosen:
@@ -91,7 +92,13 @@ def _error(cases: Sequence[Case], key: str) -> str:
 
 def _coverage(cases: Sequence[Case]) -> list[str]:
     covered = mean(case.low <= case.true <= case.high for case in cases)
-    return [f"{covered:.0%}", f"{100 * mean(case.high - case.low for case in cases):.0f}"]
+    return [f"{covered:.0%}", f"{100 * mean(case.high - case.low for case in cases):.0f}", *_same_images(cases)]
+
+
+def _same_images(cases: Sequence[Case]) -> list[str]:
+    """How far the default is off where truth is measured on the images it is made on, and how far apart both truths are."""
+    known = [(case.values["range"] - case.here, case.here - case.true) for case in cases if case.here is not None]
+    return [f"{100 * mean(map(abs, each)):.1f} ({100 * mean(each):+.1f})" for each in zip(*known, strict=True)] or ["", ""]
 
 
 def _signs(cases: Sequence[Case], key: str, least: float) -> str:

@@ -29,7 +29,7 @@ class Ground:
 
     Args:
         recipe: its targets' training parts are without the held-out images.
-        held_out: of each target, by name.
+        held_out: of each target, by name; with labels, which no model sees.
     """
 
     recipe: Recipe
@@ -46,7 +46,7 @@ def make_ground(recipe: Recipe, source_images: int, images: int) -> Ground:
         dropped = min(images, len(order))
         learned = order[round(HELD_OUT * dropped) : dropped]
         others = order[~np.isin(order, learned)]
-        held_out[domain.name] = pick(domain.train, others[: round(HELD_OUT * len(order))]).unlabelled()
+        held_out[domain.name] = pick(domain.train, others[: round(HELD_OUT * len(order))])
         domains.append(replace(domain, train=pick(domain.train, learned)))
     return Ground(replace(recipe, domains=tuple(domains)), held_out)
 

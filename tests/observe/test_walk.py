@@ -202,6 +202,22 @@ def test_pages_work_without_scripts(browser, still):
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
+def test_the_report_is_drawn_from_one_file(browser, still, shop, tmp_path):
+    """Its own scripts may run and draw; nothing else is asked for, nothing complains."""
+    shop.run("report", "--out", tmp_path / "report.html")
+    look(browser, 390, "dark")
+    browser.get_log("browser")
+    requests(browser)
+    browser.get(f"file://{tmp_path}/report.html")
+    drawn = "return [...document.querySelectorAll('figure.chart')].map((figure) => figure.querySelectorAll('canvas').length)"
+    assert set(browser.execute_script(drawn)) == {1}
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    assert [entry for entry in browser.get_log("browser") if entry["level"] in {"SEVERE", "WARNING"}] == []
+    assert requests(browser) == {f"file://{tmp_path}/report.html"}
+    if AXE.exists():
+        assert serious(browser) == []
+
+
 @pytest.mark.skipif(not SCREENSHOTS, reason="screenshots are made when ADAPTD_SCREENSHOTS names a folder")
 def test_screenshots(browser, still):
     """The documentation's pictures."""

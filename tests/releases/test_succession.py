@@ -81,7 +81,7 @@ def test_a_source_that_teaches_nothing_changes_nothing(adapted_shop, more):
     require_whole(shop)
 
 
-@pytest.mark.parametrize("nth", [4, 25, pytest.param(40, marks=pytest.mark.long), pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.parametrize("nth", [25, *(pytest.param(nth, marks=pytest.mark.long) for nth in (4, 12, 40))])
 def test_killed_in_between(adapted_shop, more, nth):
     """As it makes something last: the old source or the new one is there, whole, and the same command ends as if nothing was."""
     shop = adapted_shop

@@ -91,7 +91,7 @@ def test_answers_are_as_described(server, http, path, method):
 @pytest.mark.parametrize(
     "wrong", [{"content": b"{"}, {"content": b"\xff" * 9}, {"json": {}}, {"json": {"images": [1, "#0", ""]}}]
 )
-@pytest.mark.parametrize(("path", "method"), [pair for pair in PATHS if pair[1] == "post" and pair[0] != "/"])
+@pytest.mark.parametrize(("path", "method"), [pair for pair in PATHS if pair[1] == "post"])
 def test_refusals_are_as_described(http, path, method, wrong):
     """Nonsense gets what the document says nonsense gets."""
     check(path, method, ask(http, path, method, **wrong))
@@ -105,7 +105,10 @@ def test_other_models_versions_and_encodings(http):
         if "{version}" in path:
             for version in ("77", "zero"):
                 check(path, method, http.request(method, path.replace("{model}", NAME).replace("{version}", version)))
-        if method == "post" and path not in {"/v2/repository/index", "/"}:
+        if path == "/":
+            for version in ("77", "zero"):
+                check(path, method, http.request(method, f"/?version={version}"))
+        if method == "post" and path != "/v2/repository/index":
             check(path, method, ask(http, path, method, content=b"x", headers={"Content-Encoding": "br"}))
 
 

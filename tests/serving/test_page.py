@@ -72,8 +72,14 @@ def test_over_plain_http(server):
             True,
             "text/html; charset=utf-8",
         )
-        assert http.get("/?version=9").status_code == 404
-        assert http.delete("/").json() == {"error": "use GET or POST here"}
+        absent = http.get("/?version=9")
+        assert (absent.status_code, "it has 2 from 1 to 2" in absent.text, "nothing to serve" in absent.text) == (
+            404,
+            True,
+            False,
+        )
+        wrong = http.delete("/")
+        assert (wrong.json(), wrong.headers["allow"]) == ({"error": "use GET or POST here"}, "GET, POST")
         many = http.post("/", files=[("image", (f"{n}.png", picture(1))) for n in range(30)])
         assert "6 more are not shown" in many.text
 

@@ -7,7 +7,6 @@
   dialog.setAttribute("aria-label", "Picture");
   close.textContent = "Close";
   dialog.append(image, caption, close);
-  document.body.append(dialog);
   let links = [], place = 0;
 
   function show(number) {
@@ -24,6 +23,7 @@
     event.preventDefault();
     links = [...link.closest(".pictures").querySelectorAll("a.enlarge")];
     show(links.indexOf(link));
+    if (!dialog.isConnected) document.body.append(dialog);
     dialog.showModal();
   });
   dialog.addEventListener("keydown", (event) => {
