@@ -91,7 +91,7 @@ def _run_exported(module: nn.Module, example: Tensor) -> Pass:
     )
 
     def run(images: Tensor) -> Tensor:
-        pieces = images.contiguous().split(max(1, AT_ONCE // images.shape[1:].numel()))
+        pieces = torch.split(images.contiguous(), max(1, AT_ONCE // images.shape[1:].numel()))
         return torch.cat([torch.from_numpy(session.run([OUTPUT], {INPUT: piece.numpy()})[0]) for piece in pieces])
 
     return run
