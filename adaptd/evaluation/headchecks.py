@@ -18,7 +18,7 @@ from adaptd.evaluation.evaluator import predict
 from adaptd.evaluation.predictions import choose_learned
 from adaptd.learning.backbones import Classifier, Encoding
 from adaptd.learning.weights import Trained, save_classifier
-from adaptd.library.imageset import ImageSet, spread_rows
+from adaptd.library.imageset import Gathered, ImageSet, spread_rows
 
 RECIPE = "check heads, 1"
 """Stands for how they answer: another name makes kept answers useless."""
@@ -40,7 +40,7 @@ class HeadChecks:
     def __init__(self, source: ImageSet, classes: int, batch_size: int, files: CheckFiles, trained: Trained) -> None:
         rows = spread_rows(len(source), MOST_SOURCE)
         assert source.labels is not None
-        self._source = ImageSet(source.ids[rows], np.asarray(source.pixels[rows]), source.labels[rows])
+        self._source = ImageSet(source.ids[rows], Gathered([source.pixels], rows), source.labels[rows])
         self._classes, self._batch_size, self._files, self._trained = classes, batch_size, files, trained
         self._features: dict[str, NDArray[np.float32]] = {}
 
