@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
-EXTRAS := '.[postgres,timm,demo,bench,dev]'
+EXTRAS := '.[postgres,timm,heif,grpc,demo,bench,dev]'
 
 .PHONY: install demo test check fmt lint types unit long kills faults docs bench clean
 
@@ -42,6 +42,9 @@ kills: install  ## sixty random SIGKILLs of the daemon, and ten with each advers
 	ADAPTD_KILLS=60 $(BIN)/python -m pytest tests/process/test_kills.py tests/process/test_methods.py
 
 FIGURES ?= faults.jsonl
+# In sittings: a file alone, with ADAPTD_KEPT=FOLDER ADAPTD_SITTING=50 (test_kills), ADAPTD_CALLS=1-80 (calls of an episode,
+# test_syscalls), ADAPTD_EXAMPLES=250 (test_machine), ADAPTD_ROUNDS=50 (test_signals) or ADAPTD_DOMAINS=500 (test_soak);
+# all append to the same figures.
 faults: install  ## the fault matrix of docs/reliability.md at full length; hours
 	ADAPTD_FAULTS=$(abspath $(FIGURES)) ADAPTD_KILLS=200 ADAPTD_SWAPS=10000 ADAPTD_LOOSE=100000 \
 		ADAPTD_JUNK=20000 ADAPTD_STARTS=50 $(BIN)/python -m pytest tests/faults tests/process/test_kills.py tests/process/test_loose_files.py \

@@ -11,6 +11,7 @@ import logging
 import resource
 import socket
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -259,6 +260,12 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self._complaint = _Complaint()
+        self.beside: list[Callable[[], Awaitable[None]]] = []
+        """What else has to leave when this does."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Together with what is beside it."""
+        await asyncio.gather(super().shutdown(sockets), *(leave() for leave in self.beside))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept a few at a time; let the kernel keep many."""

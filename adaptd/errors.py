@@ -31,6 +31,7 @@ AdaptdError
 ├── ProjectBusy                 another process works on the project
 ├── DomainUnknown               there is no domain of that name
 ├── LabelsRefused               labels that people gave cannot be taken, none of them
+├── BenchFailed                 a process of a comparison ended early
 ├── NotConfirmed                nobody agreed to what cannot be undone
 ├── Interrupted        exit 128 + signal: 130 after Ctrl-C, 143 after SIGTERM
 ├── PublishError                a version cannot be exported, proven or published
@@ -208,6 +209,10 @@ class LabelsRefused(AdaptdError):
     def __init__(self, message: str, problems: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.problems = problems
+
+
+class BenchFailed(AdaptdError):
+    """A process of a comparison ended early; what is finished is kept."""
 
 
 class NotConfirmed(AdaptdError):

@@ -8,8 +8,13 @@ from typing import Any
 SOURCE = "source"
 """The name of domain 0."""
 
+NEW_SOURCE = ".source"
+"""The name of a domain that is about to become domain 0; no folder in the inbox can have it."""
+
+SOURCES = frozenset({SOURCE, NEW_SOURCE})
+
 SUPERVISED = "supervised"
-"""The method of episode 0."""
+"""The method of episode 0, and of each that begins a lineage."""
 
 REFUSED = "refused"
 """Under this name the report of an episode that failed tells that its domain was refused."""
@@ -104,6 +109,7 @@ class EventKind(StrEnum):
     DROP_REFUSED = "drop-refused"
     DROP_STUCK = "drop-stuck"
     DOMAIN_QUEUED = "domain-queued"
+    CLASS_FOLDERS = "class-folders"
     DROP_COMPARED = "drop-compared"
     DROP_MERGED = "drop-merged"
     IMPORT_FAILED = "import-failed"
@@ -120,6 +126,7 @@ class EventKind(StrEnum):
     VERSION_FORCED = "version-forced"
     VERSION_EXPORTED_AGAIN = "version-exported-again"
     VERSION_RETIRED = "version-retired"
+    SOURCE_REPLACED = "source-replaced"
     PAUSED = "paused"
     RESUMED = "resumed"
     RETRIED = "retried"

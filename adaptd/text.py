@@ -46,6 +46,22 @@ def _escape(sign: str) -> str:
     return sign.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
+def tell_count(number: int, noun: str) -> str:
+    """A number of things as people say it: 1 image, 1,200 images."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def tell_moment(iso: str) -> str:
+    """A moment of a JSON document for the person here: local, to the minute."""
+    return f"{datetime.fromisoformat(iso).astimezone():%Y-%m-%d %H:%M}"
+
+
+def tell_points(share: float) -> str:
+    """A difference of two shares as people say it: 1 point, 3.5 points. Percent would be of something."""
+    number = f"{100 * share:.1f}".removesuffix(".0")
+    return f"{number} point{'' if number.lstrip('-') == '1' else 's'}"
+
+
 def printable(path: Path) -> str:
     """A path as text that every database and terminal takes: bytes that are not UTF-8 are written as escapes."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -73,7 +73,8 @@ def run_process(tree: Path, method: str, chosen: argparse.Namespace) -> dict[str
 def run_episode(method: str, source: Path, data: Path | None, epochs: int) -> dict[str, float]:
     """Train it; processor seconds by part, and the accuracies in the end."""
     recipe = load_digits(data_folder(data), ("synnum", "mnist"))
-    settings = resolve_settings(recipe.settings, {"training.epochs": epochs, "training.threads": 1})
+    given = {"training.epochs": epochs, "training.threads": 1, "model.classes": recipe.classes}
+    settings = resolve_settings(recipe.settings, given)
     own, target = recipe.domains
     if method == "source":
         model = build_classifier(settings.model, 0)

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import fcntl
 import hashlib
 import json
 import os
@@ -11,6 +12,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,12 +73,14 @@ def adaptd_from_the_start() -> Adaptd:
 
 
 @pytest.fixture
-def project(tmp_path: Path, adaptd: Adaptd) -> Path:
+def project(once: "Once", adaptd: Adaptd, tmp_path: Path) -> Path:
     """A fresh project folder, made by `adaptd init`."""
-    folder = tmp_path / "shop"
-    run = adaptd("init", folder, "--backbone", "lenet5")
-    assert run.returncode == 0, run.stderr
-    return folder
+
+    def fill(root: Path) -> None:
+        run = adaptd("init", root, "--backbone", "lenet5")
+        assert run.returncode == 0, run.stderr
+
+    return Path(shutil.copytree(once("project", fill), tmp_path / "shop"))
 
 
 def _postgres_folder() -> Path | None:
@@ -210,8 +214,9 @@ class Zygote:
         cwd: Path = REPOSITORY,
         stopped: bool = False,
         settings: dict[str, str] = FAST,
+        seconds: int = 90,
     ) -> Process:
-        """Start a command and go on; `stopped`, it does not begin before SIGCONT."""
+        """Start a command and go on; `stopped`, it does not begin before SIGCONT. What takes more seconds hangs, and is ended."""
         self._count += 1
         folder = self._folder / str(self._count)
         folder.mkdir()
@@ -219,7 +224,13 @@ class Zygote:
             (folder / name).touch()  # it may be killed before it gets to that
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ADAPTD_")}
         environment = {**kept, "PYTHONPATH": str(REPOSITORY), "NO_COLOR": "1", "COLUMNS": "200", **settings, **(env or {})}
-        order = {"words": [str(word) for word in words], "env": environment, "cwd": str(cwd), "stopped": stopped}
+        order = {
+            "words": [str(word) for word in words],
+            "env": environment,
+            "cwd": str(cwd),
+            "stopped": stopped,
+            "seconds": seconds,
+        }
         pid = self.ask(order | {"stdout": str(folder / "stdout"), "stderr": str(folder / "stderr")})
         return Process(self, pid, folder)
 
@@ -355,26 +366,45 @@ class Shop:
         return Shop(root, self.zygote)
 
 
-@pytest.fixture(scope="session")
-def _new_shop(tmp_path_factory: pytest.TempPathFactory, zygote: Zygote) -> Shop:
-    shop = Shop(tmp_path_factory.mktemp("new") / "shop", zygote)
-    run = zygote.run("init", shop.root, "--backbone", "lenet5")
-    assert run.returncode == 0, run.stderr
-    return shop
+Once = Callable[[str, Callable[[Path], object]], Path]
 
 
 @pytest.fixture(scope="session")
-def _trained_shop(tmp_path_factory: pytest.TempPathFactory, _new_shop: Shop, source: Path) -> Shop:
-    shop = _new_shop.copy(tmp_path_factory.mktemp("trained") / "shop")
-    shop.does("source", "import", source)
-    return shop
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """Makes a project for all jobs of a run: the first that needs it makes it, the others wait. It is only to be copied."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+    def make(name: str, fill: Callable[[Path], object]) -> Path:
+        folder = shared / f"once-{name}"
+        with (shared / f"once-{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.exists():
+                unfinished = Path(tempfile.mkdtemp(prefix=f"once-{name}-", dir=shared))
+                fill(unfinished / "shop")
+                unfinished.rename(folder)
+        return folder / "shop"
+
+    return make
 
 
 @pytest.fixture(scope="session")
-def _adapted_shop(tmp_path_factory: pytest.TempPathFactory, _trained_shop: Shop, night: Path) -> Shop:
-    shop = _trained_shop.copy(tmp_path_factory.mktemp("adapted") / "shop")
-    shop.does("adapt", night)
-    return shop
+def _new_shop(once: Once, zygote: Zygote) -> Shop:
+    def fill(root: Path) -> None:
+        run = zygote.run("init", root, "--backbone", "lenet5")
+        assert run.returncode == 0, run.stderr
+
+    return Shop(once("new", fill), zygote)
+
+
+@pytest.fixture(scope="session")
+def _trained_shop(once: Once, _new_shop: Shop, source: Path) -> Shop:
+    return Shop(once("trained", lambda root: _new_shop.copy(root).does("source", "import", source)), _new_shop.zygote)
+
+
+@pytest.fixture(scope="session")
+def _adapted_shop(once: Once, _trained_shop: Shop, night: Path) -> Shop:
+    return Shop(once("adapted", lambda root: _trained_shop.copy(root).does("adapt", night)), _trained_shop.zygote)
 
 
 @pytest.fixture

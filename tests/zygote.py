@@ -4,6 +4,7 @@ A line of JSON on standard input starts a command or waits for one; a line on st
 """
 
 import gc
+import importlib
 import json
 import os
 import signal
@@ -11,17 +12,30 @@ import sys
 import traceback
 from typing import Any
 
-SECONDS = 90
-"""A command that takes longer hangs; SIGALRM ends it."""
+IMPORTED = (
+    "adaptd.cli.main",
+    "adaptd.care.fsck",
+    "adaptd.daemon.control",
+    "adaptd.episodes.running",
+    "adaptd.imports.importer",
+    "adaptd.evaluation.metrics",
+    "adaptd.observe.explain",
+    "adaptd.releases.promotion",
+    "rich.table",
+    "sqlalchemy.dialects.sqlite",
+    "torch.onnx._internal.torchscript_exporter.symbolic_opset20",
+    "torch.onnx._internal.torchscript_exporter.utils",
+)
+"""What most commands need sooner or later; that each brings its own is seen by tests/cli/test_from_the_start.py."""
 
 
 def start(order: dict[str, Any]) -> int:
-    """Fork a session leader that runs `adaptd` with the words and environment given."""
+    """Fork a session leader that runs `adaptd` with the words and environment given; it hangs if that takes too many seconds."""
     child = os.fork()
     if child:
         return child
     os.setsid()
-    signal.alarm(SECONDS)
+    signal.alarm(order["seconds"])
     if order.get("stopped"):  # until somebody who wants to trace it from the start lets it go on
         os.kill(os.getpid(), signal.SIGSTOP)
     for descriptor, path in ((1, order["stdout"]), (2, order["stderr"])):
@@ -49,11 +63,10 @@ def start(order: dict[str, Any]) -> int:
 
 def serve() -> None:
     """Answer until standard input ends."""
-    import adaptd.cli.main
-    import adaptd.episodes.running
-    import adaptd.evaluation.metrics
-
-    assert adaptd.episodes.running, adaptd.evaluation.metrics
+    gc.disable()
+    for name in IMPORTED:
+        importlib.import_module(name)
+    gc.enable()
     gc.freeze()  # else every child's collector would copy all of it
     # Not `for line in stdin`: a child must not find the next orders in a buffer it inherited.
     while order := os.read(0, 1 << 20):

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from adaptd.bench.recipes import BenchDomain, Recipe
+from adaptd.bench.unfinished import Episode, Unfinished, claiming
 from adaptd.errors import DomainNotRecognised
 from adaptd.evaluation.evaluator import measure
 from adaptd.evaluation.matrix import Entry, Matrix
 from adaptd.evaluation.metrics import summarize
+from adaptd.files import replace_file
 from adaptd.learning.backbones import Classifier, build_classifier
 from adaptd.learning.batches import EpisodeData
 from adaptd.learning.depth import make_ready
@@ -48,14 +50,13 @@ Teach = Callable[[BenchDomain, Classifier], ImageSet]
 
 
 def train_source(recipe: Recipe, settings: Settings, path: Path, show: ShowStep) -> None:
-    """Train the source model of a seed, unless it is there: every method starts from the same."""
-    if path.exists():
-        return
-    model = _fresh(recipe, settings)
-    _train(model, EpisodeData(recipe.domains[0].train), Plan.for_source(settings), "source", show)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(save_classifier(model))
-    temporary.replace(path)
+    """Train the source model of a seed, unless it is there: every method starts from the same. Other processes wait for it."""
+    with claiming(path.with_suffix(".lock"), wait=True):
+        if path.exists():
+            return
+        model = _fresh(recipe, settings)
+        _train(model, EpisodeData(recipe.domains[0].train), Plan.for_source(settings), "source", show)
+        replace_file(path, save_classifier(model))
 
 
 def run_cell(
@@ -64,7 +65,7 @@ def run_cell(
     method: str,
     source: Path,
     show: ShowStep,
-    keep: Path | None = None,
+    work: Path | None = None,
     teach: Teach | None = None,
 ) -> dict[str, Any]:
     """Adapt to one domain after another, and measure every domain after each episode.
@@ -75,31 +76,41 @@ def run_cell(
         method: its name, or the oracle.
         source: weights of the source model.
         show: told how far it is.
-        keep: a folder for the weights after each episode, `0.safetensors` and so on.
+        work: a folder for the weights after each episode, `0.safetensors` and so on, and for checkpoints: called again with the
+            same one it goes on where it stopped.
         teach: labelled images that join each episode.
     """
     if method == ORACLE:
         return _run_oracle(recipe, settings, show)
-    plan = Plan.for_adaptation(settings, method)
-    model = load_classifier(source)
-    rows = [_measure(model, recipe, settings, show)]
-    _keep(model, keep, 0)
-    memories: list[ImageSet] = []
-    episodes: list[dict[str, Any]] = []
-    home, *targets = recipe.domains
-    for domain in targets:
+    with TemporaryDirectory(prefix="adaptd-") as passing:
+        episodes = _adapt(recipe, settings, method, source, show, Unfinished(work or Path(passing)), teach)
+    reports = [episode.report for episode in episodes if episode.report is not None]
+    return _summary(recipe, method, settings, [episode.row for episode in episodes], reports)
+
+
+def _adapt(
+    recipe: Recipe, settings: Settings, method: str, source: Path, show: ShowStep, unfinished: Unfinished, teach: Teach | None
+) -> list[Episode]:
+    """The source model and every episode; those that are over already are read."""
+    plan, (home, *targets) = Plan.for_adaptation(settings, method), recipe.domains
+    episodes = unfinished.read()
+    model = unfinished.load(len(episodes) - 1) if episodes else load_classifier(source)
+    if not episodes:
+        episodes.append(Episode(_measure(model, recipe, settings, show)))
+        unfinished.add(0, model, episodes[0])
+    for number, domain in enumerate(targets[len(episodes) - 1 :], len(episodes)):
+        past = zip(targets, episodes[1:], strict=False)
+        memories = [_remember(old, episode.memory) for old, episode in past if episode.memory is not None]
         taught = () if teach is None else (teach(domain, model),)
         data = EpisodeData(home.train, (*memories, *taught), domain.train.unlabelled(), home.test)
         try:
-            outcome = _train(model, data, plan, domain.name, show)
+            outcome = _train(model, data, plan, domain.name, show, unfinished)
         except DomainNotRecognised as refusal:
             outcome = Outcome(None, NOTHING_DONE | {"refused": str(refusal)})
-        if outcome.memory is not None:
-            memories.append(_remember(domain, outcome.memory))
-        rows.append(_measure(model, recipe, settings, show))
-        _keep(model, keep, len(rows) - 1)
-        episodes.append({"domain": domain.name, "memory_purity": _purity(domain, outcome.memory), **outcome.report})
-    return _summary(recipe, method, settings, rows, episodes)
+        report = {"domain": domain.name, "memory_purity": _purity(domain, outcome.memory), **outcome.report}
+        episodes.append(Episode(_measure(model, recipe, settings, show), report, outcome.memory))
+        unfinished.add(number, model, episodes[number])
+    return episodes
 
 
 def _run_oracle(recipe: Recipe, settings: Settings, show: ShowStep) -> dict[str, Any]:
@@ -127,24 +138,30 @@ def _fresh(recipe: Recipe, settings: Settings) -> Classifier:
     return model
 
 
-def _train(model: Classifier, data: EpisodeData, plan: Plan, title: str, show: ShowStep) -> Outcome:
-    """Train a model in place; the time of making activations counts."""
+def _train(
+    model: Classifier, data: EpisodeData, plan: Plan, title: str, show: ShowStep, unfinished: Unfinished | None = None
+) -> Outcome:
+    """Train a model in place, from its checkpoint where there is one; the time of making activations counts."""
     start = time.perf_counter()
     with TemporaryDirectory(prefix="adaptd-") as work:
         ready = make_ready(model, data, plan, Path(work), lambda done, total: show(title, done, total))
         made = time.perf_counter() - start
         training = Training(ready.model, ready.data, ready.plan)
-        outcome = _follow(training, title, show)
+        if unfinished is not None:
+            unfinished.resume(training)
+        outcome = _follow(training, title, show, unfinished)
     seconds = outcome.report["seconds"] + made
     return Outcome(outcome.memory, outcome.report | ready.report | {"seconds": seconds})
 
 
-def _follow(training: Training, title: str, show: ShowStep) -> Outcome:
+def _follow(training: Training, title: str, show: ShowStep, unfinished: Unfinished | None) -> Outcome:
     """All steps of a training, and how far it is, also while it looks at images between them."""
-    model, every, look = training.model, sum(map(len, training.data.every)), training.method.look_images
+    model, every, look = training.model, training.survey_images, training.method.look_images
     model.seen = _count(f"{title}, looking", every + look, show)
     for report in training:
         show(title, report.step, report.steps)
+        if unfinished is not None:
+            unfinished.save(training)
         model.seen = _count(f"{title}, looking", every + look if report.step == report.steps else look, show)
     outcome = training.finish()
     model.seen = ignore
@@ -167,11 +184,6 @@ def _measure(model: Classifier, recipe: Recipe, settings: Settings, show: ShowSt
     seen = _count("all domains, measuring", sum(len(domain.test) for domain in recipe.domains), show)
     found = [measure(model, domain.test, settings.evaluation.batch_size, seen) for domain in recipe.domains]
     return tuple(Entry(one.accuracy, AccuracyKind.MEASURED, one.n) for one in found)
-
-
-def _keep(model: Classifier, folder: Path | None, episode: int) -> None:
-    if folder is not None:
-        (folder / f"{episode}.safetensors").write_bytes(save_classifier(model))
 
 
 def _remember(domain: BenchDomain, memory: MemorySelection) -> ImageSet:

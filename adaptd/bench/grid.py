@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,9 @@ from typing import Any
 from adaptd.bench.cell import ORACLE, ShowStep, run_cell, train_source
 from adaptd.bench.recipes import BenchDomain, Recipe
 from adaptd.bench.stamp import UNKNOWN, find_commit
+from adaptd.bench.unfinished import claiming
 from adaptd.errors import ConfigError
+from adaptd.files import remove, replace_file
 from adaptd.learning.methods.registry import list_methods
 from adaptd.learning.plan import Plan
 from adaptd.project.settings import Settings
@@ -45,6 +46,8 @@ class Grid:
     methods: Sequence[str]
     seeds: Sequence[int]
     out: Path
+    about: str = ""
+    """What tells it from other grids of the same comparison."""
 
     def __post_init__(self) -> None:
         known = {*list_methods(), ORACLE}
@@ -64,19 +67,27 @@ class Grid:
         """The cells that have no result yet."""
         return [cell for cell in self.cells if not self._file(*cell).exists()]
 
-    def run(self, method: str, seed: int, show: ShowStep) -> None:
-        """Run one cell and keep its result, with the commit that made it."""
-        commit = find_commit()
-        settings = self.settings.model_copy(update={"training": self.settings.training.model_copy(update={"seed": seed})})
-        self._file(method, seed).parent.mkdir(parents=True, exist_ok=True)
-        source = self.out / f"source-{seed}-{self._hash(SOURCE_SECTIONS, self.recipe.domains[:1])}.safetensors"
-        if method != ORACLE:
-            train_source(self.recipe, settings, source, show)
-        result = run_cell(self.recipe, settings, method, source, show) | {"commit": commit}
+    def run(self, method: str, seed: int, show: ShowStep) -> bool:
+        """Run one cell and keep its result, with the commit that made it; False where it is there, or another process runs it.
+
+        A cell that was killed goes on, and has the commits of both parts if they differ.
+        """
         file = self._file(method, seed)
-        temporary = file.with_suffix(f".{os.getpid()}")
-        temporary.write_text(json.dumps(result, indent=1), encoding="utf-8")
-        temporary.replace(file)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with claiming(file.with_suffix(".lock"), wait=False) as is_ours:
+            if not is_ours or file.exists():
+                return False
+            work = file.with_suffix(".unfinished")
+            commit = _note_commit(work)
+            settings = self.settings.model_copy(update={"training": self.settings.training.model_copy(update={"seed": seed})})
+            source = self.out / f"source-{seed}-{self._hash(SOURCE_SECTIONS, self.recipe.domains[:1])}.safetensors"
+            if method != ORACLE:
+                train_source(self.recipe, settings, source, show)
+            result = run_cell(self.recipe, settings, method, source, show, work) | {"commit": commit}
+            result |= {"epochs": settings.training.epochs, "memory": settings.memory.images_per_domain}
+            replace_file(file, json.dumps(result, indent=1).encode())
+            remove(work)
+        return True
 
     def results(self) -> dict[str, Any]:
         """Everything finished with these settings, by whichever process."""
@@ -107,3 +118,12 @@ class Grid:
             values["options"] = dict(options)
         names = [domain.name for domain in domains]
         return hashlib.sha256(json.dumps([values, names], sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _note_commit(work: Path) -> str:
+    """The commit of a cell that begins or goes on; two, where it goes on with another."""
+    file, now = work / "commit", find_commit()
+    begun = file.read_text(encoding="utf-8") if file.is_file() else now
+    commit = begun if now in begun.split(", ") else f"{begun}, {now}"
+    replace_file(file, commit.encode())
+    return commit

@@ -1,7 +1,7 @@
 """Every ordered pair of domains, and all of them in sequence, forwards and backwards: whom does a method help, and whom harm?"""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
@@ -12,6 +12,7 @@ from adaptd.bench.cell import ORACLE
 from adaptd.bench.grid import Grid
 from adaptd.bench.recipes import Recipe
 from adaptd.bench.stamp import find_commit
+from adaptd.bench.tables import table_line
 from adaptd.errors import ConfigError
 from adaptd.evaluation.plots import plot_gains
 from adaptd.project.settings import Settings
@@ -40,7 +41,8 @@ class Pairs:
         sequences = [domains, domains[::-1]] if len(domains) > 2 else []
         for order in (*permutations(domains, 2), *sequences):
             if order[0].train.labels is not None:
-                yield Grid(replace(self.recipe, domains=order), self.settings, (self.method,), self.seeds, self.out)
+                about = " → ".join(domain.name for domain in order)
+                yield Grid(replace(self.recipe, domains=order), self.settings, (self.method,), self.seeds, self.out, about)
 
     def report(self) -> dict[str, Any]:
         """What came of them; sums are over pairs and seeds."""
@@ -121,11 +123,7 @@ def _line(pair: dict[str, Any]) -> str:
         f"{100 * pair['gain']:+.1f}",
         f"{_percent(pair['source_before'])} → {_percent(pair['source_after'])}",
     )
-    return _join(cells)
-
-
-def _join(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    return table_line(cells)
 
 
 def _percent(value: float) -> str:

@@ -109,7 +109,7 @@ def _load_folder(
     if strange:
         raise FolderUnusable(f"{folder} has a class {strange[0]!r} that the source does not have: {', '.join(classes)}")
     sets = [
-        _decode(files, classes, work / f"{folder.resolve().name}-{split}-{image_size}", image_size, progress)
+        decode(files, classes, work / f"{folder.resolve().name}-{split}-{image_size}", image_size, progress)
         for split, files in (("train", train), ("test", test))
     ]
     return BenchDomain(folder.resolve().name, sets[0], sets[1])
@@ -124,7 +124,7 @@ def _split(folder: Path, *, is_source: bool) -> tuple[tuple[Found, ...], tuple[F
     return split_by_class(listing.train, lambda file: str(file.label), 0.2, SPLIT_SEED)
 
 
-def _decode(
+def decode(
     files: Sequence[Found], classes: tuple[str, ...], target: Path, image_size: int, progress: ShowProgress | None
 ) -> ImageSet:
     """Decode once and keep: the next run opens the cache."""

@@ -2,16 +2,19 @@
 
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from adaptd.bench import paper
 from adaptd.bench.cell import ORACLE
+from adaptd.bench.tables import percent, table_line
 from adaptd.evaluation.matrix import Entry, Matrix
 from adaptd.evaluation.plots import plot_comparison, plot_matrix
 from adaptd.records import AccuracyKind
 
 BASELINE = "source-only"
+PAPER = "paper's ACC / BWT"
 COLUMNS = ("method", "ACC", "ACC_targets", "BWT", "source at the end", "worst source change", "gap closed", "steps", "minutes")
 
 
@@ -34,7 +37,8 @@ def write_report(results: dict[str, Any], out: Path) -> None:
 
 def render_tables(results: dict[str, Any]) -> str:
     """The comparison, then what happened to the losses that the constraints protect."""
-    groups = _by_method(results)
+    groups, said = _by_method(results), results["recipe"] in paper.TABLES
+    columns = (*COLUMNS, PAPER) if said else COLUMNS
     seeds = sorted({row["seed"] for row in results["rows"]})
     lines = [
         f"# {results['recipe']}",
@@ -44,11 +48,13 @@ def render_tables(results: dict[str, Any]) -> str:
         "",
         results["caveats"],
         "",
-        _row(COLUMNS),
-        _row(["---"] * len(COLUMNS)),
+        table_line(columns),
+        table_line(["---"] * len(columns)),
     ]
-    lines += [_row(_summary_cells(method, rows, groups)) for method, rows in groups.items()]
-    return "\n".join([*lines, "", *_loss_table(groups)]) + "\n"
+    for method, rows in groups.items():
+        cells = _summary_cells(method, rows, groups)
+        lines.append(table_line([*cells, paper.tell(results["recipe"], method)] if said else cells))
+    return "\n".join([*lines, "", *_first_target_table(groups), "", *_loss_table(groups)]) + "\n"
 
 
 def _made_by(results: dict[str, Any]) -> str:
@@ -68,8 +74,8 @@ def _summary_cells(method: str, rows: Sequence[dict[str, Any]], groups: dict[str
     ]
     return [
         _name(method),
-        *(_percent(row[key] for row in rows) for key in ("acc", "acc_targets", "bwt")),
-        _percent(row["R"][-1][0] for row in rows),
+        *(percent(row[key] for row in rows) for key in ("acc", "acc_targets", "bwt")),
+        percent(row["R"][-1][0] for row in rows),
         f"{min(changes) * 100:+.1f}" if changes else "–",
         _gap_closed(rows, groups),
         f"{rows[0]['steps']:,}",
@@ -86,6 +92,20 @@ def _gap_closed(rows: Sequence[dict[str, Any]], groups: dict[str, list[dict[str,
     return f"{(own - low) / (high - low) * 100:.0f} %"
 
 
+def _first_target_table(groups: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """How the first target fares as domains come: the paper's figure 3, whose left part of the picture is the same."""
+    compared = {method: rows for method, rows in groups.items() if method != ORACLE}
+    if not compared:
+        return []
+    domains = next(iter(compared.values()))[0]["domains"]
+    head = ("method", "before", *(f"after {name}" for name in domains[1:]))
+    lines = [f"Accuracy on {domains[1]}, the first target, as domains come (the paper's figure 3).", ""]
+    lines += [table_line(head), table_line(["---"] * len(head))]
+    for method, rows in compared.items():
+        lines.append(table_line([method, *(percent(row["R"][t][1] for row in rows) for t in range(len(domains)))]))
+    return lines
+
+
 def _loss_table(groups: dict[str, list[dict[str, Any]]]) -> list[str]:
     """Cross-entropy over the whole source and all memories, before and after each episode."""
     head = (
@@ -98,17 +118,17 @@ def _loss_table(groups: dict[str, list[dict[str, Any]]]) -> list[str]:
         "memory purity",
     )
     lines = ["Losses over the whole source and all memories before → after each episode: what the constraints protect.", ""]
-    lines += [_row(head), _row(["---"] * len(head))]
+    lines += [table_line(head), table_line(["---"] * len(head))]
     for method, rows in groups.items():
         if method in {BASELINE, ORACLE}:
             continue
         for number, episodes in enumerate(zip(*(row["episodes"] for row in rows), strict=True), 1):
-            active = [_percent(e["constraint_active_ratio"].get(part) for e in episodes) for part in ("source", "memory")]
+            active = [percent(e["constraint_active_ratio"].get(part) for e in episodes) for part in ("source", "memory")]
             losses = [_change([e["cross_entropy"][part] for e in episodes]) for part in ("source", "memory")]
-            purity = _percent(e["memory_purity"] for e in episodes)
+            purity = percent(e["memory_purity"] for e in episodes)
             refusals = sum("refused" in e for e in episodes)
             told = f" (refused {refusals} of {len(episodes)} times)" if refusals else ""
-            lines.append(_row([_name(method), f"{number} {episodes[0]['domain']}{told}", *losses, *active, purity]))
+            lines.append(table_line([_name(method), f"{number} {episodes[0]['domain']}{told}", *losses, *active, purity]))
     return lines
 
 
@@ -129,13 +149,6 @@ def _mean_acc(rows: Sequence[dict[str, Any]]) -> float | None:
     return statistics.mean(values) if values else None
 
 
-def _percent(values: Iterable[float | None]) -> str:
-    known = [value * 100 for value in values if value is not None]
-    if not known:
-        return "–"
-    return f"{statistics.mean(known):.1f}" + (f" ± {statistics.stdev(known):.1f}" if len(known) > 1 else "")
-
-
 def _change(losses: Sequence[dict[str, float | None]]) -> str:
     before = [loss["before"] for loss in losses if loss["before"] is not None]
     after = [loss["after"] for loss in losses if loss["after"] is not None]
@@ -144,7 +157,3 @@ def _change(losses: Sequence[dict[str, float | None]]) -> str:
 
 def _name(method: str) -> str:
     return f"{method} (harness only)" if method == ORACLE else method
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -22,5 +22,6 @@ def find_commit(source: Path = Path(__file__)) -> str:
 
 
 def _git(source: Path, *words: str) -> str:
-    command = ["git", "-C", str(source.parent), *words]
+    # Without its locks: one that a kill leaves behind would keep the tree's owner from committing.
+    command = ["git", "--no-optional-locks", "-C", str(source.parent), *words]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

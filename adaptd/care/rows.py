@@ -5,7 +5,7 @@ from pathlib import Path
 
 from adaptd.care.view import Finding, View
 from adaptd.errors import StoreNotADatabase
-from adaptd.records import AccuracyKind
+from adaptd.records import SUPERVISED, AccuracyKind
 from adaptd.store.migrate import check
 
 BACKUP = "restore a backup from state/backups"
@@ -23,7 +23,10 @@ def check_row_entries(view: View) -> Iterator[Finding]:
         if episode.number != row:
             yield Finding("I4", f"R has no row {row}: the episode after it is {episode.number}", BACKUP)
             return
-        if episode.domain_id not in placed:
+        if episode.method == SUPERVISED and placed:
+            # A new source takes the old one's column, which goes to the end.
+            placed = [episode.domain_id, *placed[1:], placed[0]]
+        elif episode.domain_id not in placed:
             placed.append(episode.domain_id)
         if episode.id not in first:
             yield Finding("I4", f"episode {row} is committed but gave no version", BACKUP)

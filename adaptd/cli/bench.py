@@ -10,15 +10,13 @@ from adaptd.cli.progress import Show, progress_bar
 from adaptd.errors import ConfigError
 
 if TYPE_CHECKING:
+    from adaptd.bench.asked import Comparison, Kind
     from adaptd.bench.cell import ShowStep
     from adaptd.bench.grid import Grid
-    from adaptd.bench.pairs import Pairs
-    from adaptd.bench.recipes import Recipe
-    from adaptd.project.settings import Settings
 
 
 def bench(
-    recipe: Annotated[str, typer.Argument(help="digits, office-caltech, folders or pairs.")],
+    recipe: Annotated[str, typer.Argument(help="digits, office-caltech, domainnet, folders or pairs.")],
     folders: Annotated[
         list[Path] | None,
         typer.Argument(metavar="[SOURCE TARGET…]", help="For `folders` and `pairs`: class folders, the source first."),
@@ -27,7 +25,16 @@ def bench(
         str, typer.Option(metavar="A,B,…", help="Methods to compare; default: the paper's systems, guarded and the oracle.")
     ] = "",
     seeds: Annotated[str, typer.Option(metavar="0,1,…", help="One run of each method a seed.")] = "0",
-    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over each target domain; default: training.epochs.")] = None,
+    epochs: Annotated[
+        str,
+        typer.Option(metavar="5,20,…", help="Passes over each target, one or several to try; default: training.epochs."),
+    ] = "",
+    memory: Annotated[
+        str,
+        typer.Option(
+            metavar="256,512,…", help="Images remembered of a domain, one or several to try; default: memory.images_per_domain."
+        ),
+    ] = "",
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The benchmark data; default: ADAPTD_BENCH_DATA or ../shared/data.")
     ] = None,
@@ -43,71 +50,87 @@ def bench(
             "--pairs", help="Every ordered pair of domains, and all of them forwards and backwards; `pairs` implies it."
         ),
     ] = False,
+    alone: Annotated[
+        bool, typer.Option("--alone", help="Each target alone, from the source: conventional adaptation, the paper's figure 4.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes, each with a cell of its own and its share of the processors.")] = 1,
 ) -> None:
     """Compare methods and write results.json, table.md and plots. Settings come from defaults and ADAPTD_SECTION__KEY.
 
     With --pairs one method at a time (default: guarded) is tried on every ordered pair: pairs.md says whom it helps and harms.
     """
-    from adaptd.bench.grid import DEFAULT_METHODS, Grid
-    from adaptd.bench.pairs import Pairs
+    from adaptd.bench.asked import Asked
 
-    loaded, settings = _load(recipe, folders or [], data, out, domains, epochs)
-    if pairs or recipe == "pairs":
-        chosen = _words(methods) or ["guarded"]
-        for every in [Pairs(loaded, settings, method, _numbers(seeds), out) for method in chosen]:
-            _compare_pairs(every)
-    else:
-        _compare_methods(Grid(loaded, settings, _words(methods) or DEFAULT_METHODS, _numbers(seeds), out))
-
-
-def _compare_pairs(every: "Pairs") -> None:
-    from adaptd.bench.pairs import write_pairs
-
-    for grid in every.grids():
-        _run(grid, " → ".join(domain.name for domain in grid.recipe.domains))
-    table = write_pairs(every.report(), every.out / every.method)
-    say(*table.read_text(encoding="utf-8").split("\n"))
-    say(f"table, picture and pairs.json in {table.parent}", err=True)
-
-
-def _compare_methods(grid: "Grid") -> None:
-    from adaptd.bench.report import write_report
-
-    count, out = _run(grid), grid.out
-    results = grid.results()
-    write_report(results, out)
-    say(*(out / "table.md").read_text(encoding="utf-8").split("\n"))
-    say(f"{count} of {len(grid.cells)} cells run now; results and plots in {out}", err=True)
-
-
-def _run(grid: "Grid", about: str = "") -> int:
-    """Run what is missing; how many cells that was."""
-    for method, seed in (missing := grid.missing()):
-        title = " ".join(filter(None, (method, str(seed), about)))
-        with progress_bar(title) as show:
-            grid.run(method, seed, _by_phase(show))
-        say(f"done: {title}", err=True)
-    return len(missing)
-
-
-def _load(
-    recipe: str, folders: list[Path], data: Path | None, out: Path, domains: str, epochs: int | None
-) -> "tuple[Recipe, Settings]":
-    from adaptd.bench import recipes
-    from adaptd.project.layers import resolve_settings
-
-    overrides = {"training.epochs": epochs}
+    asked = Asked(
+        recipe,
+        _choose_kind(pairs=pairs or recipe == "pairs", alone=alone),
+        tuple(folders or ()),
+        tuple(_words(methods)),
+        _numbers("seeds", seeds, 0),
+        _numbers("epochs", epochs, 1),
+        _numbers("memory", memory, 1),
+        data,
+        out,
+        tuple(_words(domains)),
+    )
     with progress_bar("reading images") as show:
-        if recipe == "digits":
-            loaded = recipes.load_digits(recipes.data_folder(data), _words(domains) or recipes.DIGITS)
-        elif recipe == "office-caltech":
-            loaded = recipes.load_office_caltech(recipes.data_folder(data), out / "cache", show)
-        elif recipe in {"folders", "pairs"}:
-            size = resolve_settings({}, overrides).model.image_size
-            loaded = recipes.Recipe(recipe, *recipes.load_folders(folders, out / "cache", size, show), {})
-        else:
-            raise ConfigError(f"there is no recipe named {recipe!r}: choose digits, office-caltech, folders or pairs")
-    return loaded, resolve_settings(loaded.settings, overrides)
+        comparison = asked.load(show)
+    _run(comparison, jobs)
+    _report(comparison)
+
+
+def _choose_kind(*, pairs: bool, alone: bool) -> "Kind":
+    from adaptd.bench.asked import Kind
+
+    if pairs and alone:
+        raise ConfigError("--pairs and --alone are two comparisons: ask for one after the other, with the same --out if you like")
+    return Kind.PAIRS if pairs else Kind.ALONE if alone else Kind.METHODS
+
+
+def _run(comparison: "Comparison", jobs: int) -> None:
+    """Run what is missing."""
+    from adaptd.bench.jobs import run_in_processes
+
+    grids = list(comparison.grids())
+    count = sum(len(grid.missing()) for grid in grids)
+    if jobs > 1 and count:
+        with progress_bar("cells") as show:
+            run_in_processes(comparison, jobs, show)
+    else:
+        for grid in grids:
+            _run_grid(grid)
+    say(f"{count} of {sum(len(grid.cells) for grid in grids)} cells run now", err=True)
+
+
+def _run_grid(grid: "Grid") -> None:
+    for method, seed in grid.missing():
+        title = " ".join((method, str(seed), grid.about)).strip()
+        with progress_bar(title) as show:
+            is_run = grid.run(method, seed, _by_phase(show))
+        say(f"done: {title}" if is_run else f"left to another process: {title}", err=True)
+
+
+def _report(comparison: "Comparison") -> None:
+    """Write the tables and pictures of what there is, and print the tables."""
+    from adaptd.bench.alone import collect_alone, write_alone
+    from adaptd.bench.asked import Kind
+    from adaptd.bench.pairs import write_pairs
+    from adaptd.bench.report import write_report
+    from adaptd.bench.sweep import write_sweep
+
+    out = comparison.asked.out
+    tables = [out / "table.md"]
+    if comparison.asked.kind is Kind.PAIRS:
+        tables = [write_pairs(every.report(), out / every.method) for every in comparison.pairs()]
+    elif comparison.asked.kind is Kind.ALONE:
+        tables = [write_alone(collect_alone(comparison.alone()), out)]
+    elif len(variants := [grid.results() for grid in comparison.grids()]) > 1:
+        write_sweep(variants, out)
+    else:
+        write_report(variants[0], out)
+    for table in tables:
+        say(*table.read_text(encoding="utf-8").split("\n"))
+        say(f"results and plots in {table.parent}", err=True)
 
 
 def _by_phase(show: Show) -> "ShowStep":
@@ -122,8 +145,8 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _numbers(text: str) -> list[int]:
-    try:
-        return [int(word) for word in _words(text)]
-    except ValueError:
-        raise ConfigError(f"--seeds {text!r}: give whole numbers, such as 0,1,2") from None
+def _numbers(option: str, text: str, least: int) -> tuple[int, ...]:
+    words = _words(text)
+    if not all(word.isdecimal() and int(word) >= least for word in words):
+        raise ConfigError(f"--{option} {text!r}: give whole numbers from {least} on, such as {least},{least + 1}")
+    return tuple(dict.fromkeys(map(int, words)))

@@ -4,10 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
+from adaptd.cli.app import App
 from adaptd.cli.output import make_console, print_json, say
 from adaptd.cli.project import open_project
 
-app = typer.Typer(help="Show and check the settings.", no_args_is_help=True)
+app = App("Show and check the settings.")
 
 
 @app.command()
@@ -69,4 +70,4 @@ def upgrade(context: typer.Context) -> None:
     if done is None:
         say("every name is today's: nothing to do")
         return
-    say(f"written with today's names and every default; as it was: {done.kept}", *done.changed)
+    say(f"written with today's names, defaults as comments; as it was: {done.kept}", *done.changed)

@@ -13,8 +13,9 @@ from adaptd.sections import IN_WORDS
 
 HEADER = """# Settings
 
-Made from the settings by `make docs`; don't edit. They stand in a project's `adaptd.toml`, which `adaptd init` writes with every
-key and its description. Strongest first: options of a command, environment variables, the file, the defaults.
+Made from the settings by `make docs`; don't edit. They stand in a project's `adaptd.toml`, which `adaptd init` writes with
+what differs from the defaults and every other key as a comment. Strongest first: options of a command, environment variables, the
+file, the defaults.
 `adaptd config show --origin` tells where each value comes from, `adaptd config check` whether they hold. An unknown key is an
 error that names the nearest one.
 

@@ -5,11 +5,12 @@ from typing import Annotated
 
 import typer
 
+from adaptd.cli.app import App
 from adaptd.cli.output import print_json, say
 from adaptd.cli.project import backups, open_project
 from adaptd.errors import ExitCode
 
-app = typer.Typer(help="Upgrade, back up and check the database.", no_args_is_help=True)
+app = App("Upgrade, back up and check the database.")
 
 
 @app.command()

@@ -16,10 +16,9 @@ from typing import Annotated, Any
 
 import typer
 
+from adaptd.api import open as open_project
 from adaptd.cli.output import say
 from adaptd.cli.progress import progress_bar
-from adaptd.cli.project import open_store
-from adaptd.cli.status import read_status
 from adaptd.errors import ConfigError, EpisodeError, ProjectBusy
 
 START_SECONDS, DOMAIN_SECONDS = 60.0, 600.0
@@ -44,9 +43,9 @@ def demo(
         for target in targets:
             _drop(shop, folder / "pictures" / target, daemon)
         _run("--project", shop, "matrix", "--plot", folder / "matrix.png")
-        _show_gains(_read_status(shop)["matrix"])
+        _show_gains(open_project(shop).status()["matrix"])
         _run("--project", shop, "versions")
-        _show_metrics(_read_status(shop)["daemon"]["address"])
+        _show_metrics(open_project(shop).status()["daemon"]["address"])
         with _started(shop, "serve", folder / "server.log") as server:
             _show_prediction(_find_address(folder / "server.log", server), folder / "pictures" / targets[-1] / "_test")
             _run("--project", shop, "status")
@@ -143,7 +142,7 @@ def _drop(shop: Path, pictures: Path, daemon: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + DOMAIN_SECONDS
     with progress_bar(pictures.name) as show:
         while True:
-            document = _read_status(shop)
+            document = open_project(shop).status()
             state = next((item for item in document["queue"] if item["domain"] == pictures.name), {"state": "arriving"})
             if state["state"] in {"done", "refused", "rejected", "failed", "skipped"}:
                 break
@@ -155,14 +154,6 @@ def _drop(shop: Path, pictures: Path, daemon: subprocess.Popen[str]) -> None:
         show(1, 1, state["state"])
     if state["state"] != "done":
         raise EpisodeError(f"{pictures.name} is {state['state']}: {state['reason']}")
-
-
-def _read_status(shop: Path) -> dict[str, Any]:
-    from adaptd.project.layers import load_project
-
-    project = load_project(shop)
-    with open_store(project) as store:
-        return read_status(project, store)
 
 
 def _show_gains(matrix: dict[str, Any]) -> None:

@@ -9,6 +9,8 @@ from rich.filesize import decimal
 from adaptd.cli.output import print_json, say
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import DomainUnknown
+from adaptd.pace import tell_duration
+from adaptd.text import tell_count, tell_moment, tell_points
 
 
 def explain(
@@ -38,13 +40,13 @@ def _tell(story: dict[str, Any]) -> Iterator[str]:
     from adaptd.labels.summary import tell_errors
 
     because = f": {story['reason']}" if story["reason"] else ""
-    yield f"{story['domain']} came {story['came_at']}, is {story['state']}{because}"
-    yield f"  {story['images']:,} images, {story['memory']:,} kept in memory"
+    yield f"{story['domain']} came {tell_moment(story['came_at'])}, is {story['state']}{because}"
+    yield f"  {tell_count(story['images'], 'image')}, {story['memory']:,} kept in memory"
     if labels := story["labels"]:
-        yield f"  {labels['to_measure']:,} labels to measure on, {labels['to_teach']:,} to teach{tell_errors(labels)}"
+        yield f"  {tell_count(labels['to_measure'], 'label')} to measure on, {labels['to_teach']:,} to teach{tell_errors(labels)}"
     for pause in story["paused"]:
         what = "everything" if pause["scope"] == "*" else "this domain"
-        yield f"  paused since {pause['at']} ({what}): {pause['reason']}"
+        yield f"  paused since {tell_moment(pause['at'])} ({what}): {pause['reason']}"
     for drop in story["drops"]:
         yield _drop(drop)
     for group in story["quarantined"]:
@@ -55,25 +57,29 @@ def _tell(story: dict[str, Any]) -> Iterator[str]:
     if story["events"]:
         yield "timeline"
     for event in story["events"]:
-        yield f"  {event['at']}  {event['kind']}: {event['message']}"
+        yield f"  {tell_moment(event['at'])}  {event['kind']}: {event['message']}"
 
 
 def _drop(drop: dict[str, Any]) -> str:
-    size = f"{drop['files']:,} files, {decimal(drop['size_bytes'])}" if drop["files"] else "its files are not kept any more"
+    size = (
+        f"{tell_count(drop['files'], 'file')}, {decimal(drop['size_bytes'])}"
+        if drop["files"]
+        else "its files are not kept any more"
+    )
     if drop["delivery"] is None:
         came_of_it = "waits"
     else:
-        found = f"{drop['accepted']:,} accepted, {drop['duplicates']:,} duplicates"
+        found = f"{drop['accepted']:,} accepted, {tell_count(drop['duplicates'], 'duplicate')}"
         came_of_it = f"delivery {drop['delivery']}: {found}" if drop["delivery"] else f"nothing new: {found}"
-    died = f", reading it died {drop['crashes']} times" if drop["crashes"] else ""
-    return f"  drop {drop['number']} of {drop['claimed_at']}: {size}; {came_of_it}{died}"
+    died = f", reading it died {tell_count(drop['crashes'], 'time')}" if drop["crashes"] else ""
+    return f"  drop {drop['number']} of {tell_moment(drop['claimed_at'])}: {size}; {came_of_it}{died}"
 
 
 def _episode(episode: dict[str, Any]) -> Iterator[str]:
-    title = f"episode of {episode['queued_at']}" if episode["number"] is None else f"episode {episode['number']}"
-    took = "" if episode["seconds"] is None else f" after {episode['seconds']:.0f} s"
+    title = f"episode of {tell_moment(episode['queued_at'])}" if episode["number"] is None else f"episode {episode['number']}"
+    took = "" if episode["seconds"] is None else f" after {tell_duration(episode['seconds'])}"
     tries = f", {episode['attempts']} attempts" if episode["attempts"] > 1 else ""
-    crashes = f", its worker died {episode['crashes']} times" if episode["crashes"] else ""
+    crashes = f", its worker died {tell_count(episode['crashes'], 'time')}" if episode["crashes"] else ""
     because = f": {episode['reason']}" if episode["reason"] else ""
     ended = f"{episode['outcome']}{took}{tries}{crashes}{because}"
     yield f"{title} on delivery {episode['delivery']} with {episode['method']}: {ended}"
@@ -91,8 +97,15 @@ def _episode(episode: dict[str, Any]) -> Iterator[str]:
         yield f"  health: {describe_health(episode['health'])}"
     for change in episode["effect"]:
         before, after = change["before"], change["after"]
-        gain = "" if before is None or before["kind"] != after["kind"] else f" ({after['value'] - before['value']:+.1%})"
-        yield f"  {change['domain']}: {_share(before)} → {_share(after)}{gain}"
+        yield f"  {change['domain']}: {_share(before)} → {_share(after)}{_gain(before, after)}"
+
+
+def _gain(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
+    """In points; none where the two are known in different ways."""
+    if before is None or before["kind"] != after["kind"]:
+        return ""
+    gain = after["value"] - before["value"]
+    return f" ({'+' if gain >= 0 else ''}{tell_points(gain)})"
 
 
 def describe_trust(trust: dict[str, Any]) -> str:
@@ -123,5 +136,6 @@ def _share(entry: dict[str, Any] | None) -> str:
         return "not known"
     from adaptd.evaluation.matrix import format_interval
 
-    where = " on images it learned from" if entry["kind"] == "estimated" and not entry["held_out"] else ""
+    learned = " it learned from" if entry["kind"] == "estimated" and not entry["held_out"] else ""
+    where = f" on {tell_count(entry['n'], 'image')}{learned}"
     return f"{entry['value']:.1%} {entry['kind']}{format_interval(entry['low'], entry['high'], '%')}{where}"

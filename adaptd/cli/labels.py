@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from adaptd.cli.app import App
 from adaptd.cli.output import make_console, print_json, say
 from adaptd.cli.progress import progress_bar
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import LabelsRefused
+from adaptd.text import tell_count
 
 if TYPE_CHECKING:
     from adaptd.labels.choosing import Gallery
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from adaptd.records import Image
     from adaptd.store import Store
 
-app = typer.Typer(help="Labels that people give to a domain's images.", no_args_is_help=True)
+app = App("Labels that people give to a domain's images.")
 
 Name = Annotated[str, typer.Argument(metavar="DOMAIN", help="The domain's name; `adaptd status` lists them.")]
 
@@ -93,7 +95,7 @@ def import_labels(
             raise
         counts = giving.import_labels(store, domain, answer.labels, path.name, teach=teach)
         rest = f"; {answer.left_open} rows left open" if answer.left_open else ""
-        say(f"{len(answer.labels)} labels taken: {giving.tell_purposes(counts)}{rest}")
+        say(f"{tell_count(len(answer.labels), 'label')} taken: {giving.tell_purposes(counts)}{rest}")
         _measure(project, store, gallery.domain.id)
         _show(_describe(project, store, domain))
 

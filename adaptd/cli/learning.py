@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from adaptd.cli.app import App
 from adaptd.cli.output import make_console, print_json, say
 from adaptd.cli.progress import progress_bar
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import ConfigError, ExitCode
 from adaptd.intake.names import find_domain_name
-from adaptd.records import SOURCE, SUPERVISED, Episode, VersionState
+from adaptd.pace import tell_duration
+from adaptd.records import NEW_SOURCE, SOURCE, SUPERVISED, Episode, VersionState
+from adaptd.text import tell_count
 
 if TYPE_CHECKING:
     from adaptd.episodes.concluding import Finished
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from adaptd.signals import Stop
     from adaptd.store import Store
 
-app = typer.Typer(help="The labelled source: episode 0.", no_args_is_help=True)
+app = App("The labelled source: episode 0.")
 
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
 
@@ -36,9 +39,13 @@ Json = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
 @app.command("import")
 def import_source(
     context: typer.Context,
-    folder: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", readable=False, help="Labelled images: one sub-folder a class, optionally _test/<class>/."),
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DIR…",
+            readable=False,
+            help="Labelled images: one sub-folder a class, optionally _test/<class>/; several folders make one source.",
+        ),
     ],
     weights: Annotated[
         str | None,
@@ -47,6 +54,10 @@ def import_source(
     epochs: Annotated[
         int | None, typer.Option(min=0, help="Passes over the source; 0 takes the model of --weights as it is.")
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Replace the source that is there: a new lineage. To extend it, give both folders.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --again: without asking.")] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Promote version 1 also where it is near chance or never predicts a class.")
     ] = False,
@@ -56,6 +67,9 @@ def import_source(
 
     A model near chance, or one that never predicts some class, is kept but not promoted, and the exit code is 1: run the command
     again with other weights, more epochs or more images, or force it.
+
+    With --again a new source takes the place of the old one, also after domains were learned: what becomes of them, of memories
+    and of R is said before, and asked. Until its version is promoted, and where it comes to nothing, all is as before.
     """
     from adaptd.project.weights import parse_choice
 
@@ -63,14 +77,33 @@ def import_source(
     project = open_project(context, {"model.weights": chosen, "source.epochs": epochs})
     _get_weights(project)
     with _working(project, "source import") as (store, stop):
+        name = _agree_to_replace(store, yes) if again else SOURCE
         with _importing(project, store, stop) as importer:
-            episode = importer.find_unfinished(SOURCE) or _tell_imported(importer.import_source(folder))
+            episode = _find_unfinished(importer, name) or _tell_imported(importer.import_source(*folders, again=again))
         finished = _run(project, store, episode, stop)
         if finished.version.state is VersionState.REJECTED and force:
             finished = _promote_weak(project, store, finished)
         _tell_finished(store, finished, as_json)
     if finished.version.state is VersionState.REJECTED:
         raise typer.Exit(ExitCode.FAILURE)
+
+
+def _agree_to_replace(store: "Store", yes: bool) -> str:
+    """Say what a new source means, and ask where something is lost by it; the name under which it is imported."""
+    from adaptd.cli.gc import confirm
+    from adaptd.releases.succession import look_ahead
+
+    with store.reading() as tx:
+        succession = look_ahead(tx)
+        begun = tx.domains.find(NEW_SOURCE)
+        goes_on = begun is not None and tx.episodes.find_unfinished(begun.id) is not None
+    if succession is None:
+        return SOURCE
+    if not goes_on:
+        say(*succession.tell(), err=True)
+        if succession.domains:
+            confirm("replace the source", yes)
+    return NEW_SOURCE
 
 
 def _promote_weak(project: "Project", store: "Store", finished: "Finished") -> "Finished":
@@ -110,7 +143,7 @@ def adapt(
     name = _name_domain(project, folder, domain)
     with _working(project, "adapt") as (store, stop):
         with _importing(project, store, stop) as importer:
-            episode = importer.find_unfinished(name) or _tell_imported(importer.import_domain(folder, name, test))
+            episode = _find_unfinished(importer, name) or _tell_imported(importer.import_domain(folder, name, test))
         _tell_finished(store, _run(project, store, episode, stop), as_json)
 
 
@@ -144,14 +177,24 @@ def _importing(project: "Project", store: "Store", stop: "Stop") -> Iterator["Im
     stop.check()
 
 
+def _find_unfinished(importer: "Importer", name: str) -> Episode | None:
+    """The episode of a domain that was queued or interrupted, which goes on as it began: that is said, and how to start over."""
+    episode = importer.find_unfinished(name)
+    if episode is not None:
+        going_on = "its episode goes on where it was interrupted, with the images and settings it began with"
+        say(f"{going_on}: {_describe_start(episode)}", err=True)
+        say(f"to start over with others: adaptd cancel {quote(name)}, then the same command", err=True)
+    return episode
+
+
 def _tell_imported(imported: "Imported") -> Episode:
     rest = f"{imported.held_out:,} held-out" if imported.held_out else f"{imported.test:,} test"
     parts = [f"{imported.train:,} training and {rest} images"]
     if imported.quarantined:
-        parts.append(f"{imported.quarantined:,} files quarantined")
+        parts.append(f"{tell_count(imported.quarantined, 'file')} quarantined")
     if imported.duplicates:
-        parts.append(f"{imported.duplicates:,} duplicates left out")
-    say(", ".join(parts), err=True)
+        parts.append(f"{tell_count(imported.duplicates, 'duplicate')} left out")
+    say(", ".join(parts), *filter(None, [imported.remark]), err=True)
     return imported.episode
 
 
@@ -164,11 +207,7 @@ def _run(project: "Project", store: "Store", episode: Episode, stop: "Stop") -> 
     with publishing_alone(project.state):
         finish_publishing(project, store)
     with store.reading() as tx:
-        number, name = tx.episodes.next_number(), tx.domains.get(episode.domain_id).name
-    if episode.attempts:
-        going_on = f"episode {number} goes on where it was interrupted, with the images and settings it began with"
-        say(f"{going_on}: {_describe_start(episode)}", err=True)
-        say(f"to start over with others: adaptd cancel {quote(name)}, then the same command", err=True)
+        number = tx.episodes.next_number()
     with progress_bar(f"episode {number}") as show:
 
         def show_phase(phase: str, done: int, total: int) -> None:
@@ -209,7 +248,8 @@ def _tell_finished(store: "Store", finished: "Finished", as_json: bool) -> None:
     for name, loss in finished.report["cross_entropy"].items():
         if loss["before"] is not None:
             say(f"{name} cross-entropy {loss['before']:.4f} → {loss['after']:.4f}")
-    say(f"episode {finished.number} done in {finished.report['seconds']:.0f} s: version {version.version} is {version.state}")
+    took = tell_duration(finished.report["seconds"])
+    say(f"episode {finished.number} done in {took}: version {version.version} is {version.state}")
     if version.state is VersionState.REJECTED:
         say(*(f"  {reason}" for reason in reasons))
         if finished.number == 0:

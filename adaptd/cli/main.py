@@ -1,8 +1,8 @@
 """`adaptd`: all commands, and how errors reach the user. Each command lives in the module of its room."""
 
 import sys
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -28,58 +28,76 @@ from adaptd.cli import (
     status,
     versions,
 )
+from adaptd.cli.app import App, Folder
 from adaptd.cli.output import guard_streams, print_json, say
 from adaptd.errors import AdaptdError, ConfigError, ExitCode
 
-app = typer.Typer(
+_SET_UP, _LOOK, _VERSIONS, _CARE, _MORE = (
+    "Begin, and bring images",
+    "Look",
+    "Versions, and what they are asked",
+    "Ways back, and upkeep",
+    "Try and compare",
+)
+COMMANDS: dict[str, dict[str, Callable[..., Any]]] = {
+    _SET_UP: {"init": project.init, "run": daemon.run, "adapt": learning.adapt},
+    _LOOK: {"status": status.status, "matrix": matrix.matrix, "explain": explain.explain, "report": report.report},
+    _VERSIONS: {
+        "versions": versions.versions,
+        "diff": versions.diff,
+        "promote": versions.promote,
+        "rollback": versions.rollback,
+        "serve": serving.serve,
+        "predict": serving.predict,
+    },
+    _CARE: {
+        "pause": daemon.pause,
+        "resume": daemon.resume,
+        "retry": daemon.retry,
+        "cancel": daemon.cancel,
+        "forget": forget.forget,
+        "doctor": doctor.doctor,
+        "fsck": fsck.fsck,
+        "gc": gc.gc,
+    },
+    _MORE: {"demo": demo.demo, "bench": bench.bench},
+}
+"""By the heading under which `adaptd --help` lists them."""
+
+app = App(
+    "Keeps image classifiers good in the field: drop unlabelled images, get a proven, versioned model.",
     name="adaptd",
-    help="Keeps image classifiers good in the field: drop unlabelled images, get a proven, versioned model.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command("init")(project.init)
-app.add_typer(learning.app, name="source")
-app.command("adapt")(learning.adapt)
-app.command("run")(daemon.run)
-app.command("pause")(daemon.pause)
-app.command("resume")(daemon.resume)
-app.command("retry")(daemon.retry)
-app.command("cancel")(daemon.cancel)
-app.command("forget")(forget.forget)
-app.command("matrix")(matrix.matrix)
-app.command("status")(status.status)
-app.command("explain")(explain.explain)
-app.command("versions")(versions.versions)
-app.command("promote")(versions.promote)
-app.command("rollback")(versions.rollback)
-app.command("diff")(versions.diff)
-app.command("serve")(serving.serve)
-app.command("predict")(serving.predict)
-app.command("report")(report.report)
-app.command("doctor")(doctor.doctor)
-app.command("fsck")(fsck.fsck)
-app.command("gc")(gc.gc)
-app.command("bench")(bench.bench)
-app.command("demo")(demo.demo)
-app.add_typer(labels.app, name="labels")
-app.add_typer(quarantine.app, name="quarantine")
-app.add_typer(config.app, name="config")
-app.add_typer(database.app, name="db")
+app.add_typer(learning.app, name="source", rich_help_panel=_SET_UP)
+for heading, commands in COMMANDS.items():
+    for word, function in commands.items():
+        app.command(word, rich_help_panel=heading)(function)
+app.add_typer(labels.app, name="labels", rich_help_panel=_SET_UP)
+app.add_typer(quarantine.app, name="quarantine", rich_help_panel=_CARE)
+app.add_typer(config.app, name="config", rich_help_panel=_CARE)
+app.add_typer(database.app, name="db", rich_help_panel=_CARE)
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        say(f"adaptd {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
 def choose_project(
     context: typer.Context,
-    folder: Annotated[
-        Path | None,
-        typer.Option("--project", metavar="DIR", help="The project folder; default: the nearest parent with adaptd.toml."),
-    ] = None,
+    folder: Folder = None,
+    _version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_tell_version, help="Print adaptd's version and exit.")
+    ] = False,
 ) -> None:
     """Keeps image classifiers good in the field: drop unlabelled images, get a proven, versioned model."""
     context.obj = folder
 
 
-@app.command()
+@app.command(rich_help_panel=_MORE)
 def version(as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False) -> None:
     """Print adaptd's version."""
     if as_json:

@@ -8,9 +8,10 @@ import typer
 from adaptd.cli.output import make_console, print_json, say
 from adaptd.cli.project import open_project, open_store
 from adaptd.errors import NothingToLearn
-from adaptd.text import escape_hidden
+from adaptd.text import escape_hidden, tell_count
 
 CAPTION = "~ estimated, without labels, with its range; ! on images that were learned from: it flatters"
+DOMAINS_SHOWN = 8
 EMPTY = "R is empty: run `adaptd source import DIR` first"
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def render_matrix(found: "Matrix") -> "RenderableType":
         table.add_column(escape(escape_hidden(name)) + mark, justify="right")
     for episode, row in zip(found.episodes, found.rows, strict=True):
         table.add_row(str(episode), *map(_cell, row))
-    return Group(table, _totals(summarize(found)))
+    return Group(table, _totals(summarize(found)), escape(_tell_images(found)))
 
 
 def _cell(entry: "Entry | None") -> str:
@@ -79,9 +80,17 @@ def _cell(entry: "Entry | None") -> str:
     return f"{mark}{entry.value * 100:.1f}{format_interval(entry.low, entry.high)}{'!' if entry.is_on_own_ground else ''}"
 
 
+def _tell_images(found: "Matrix") -> str:
+    """On how many images the newest row stands; of very many domains the newest."""
+    known = [(name, entry.n) for name, entry in zip(found.domains, found.last, strict=True) if entry is not None and entry.n]
+    told = [f"{escape_hidden(name)} on {tell_count(n, 'image')}" for name, n in known[:1] + known[1:][-DOMAINS_SHOWN:]]
+    return f"episode {found.episodes[-1]}: {', '.join(told)}" if told else ""
+
+
 def _totals(metrics: "Metrics") -> str:
     named = {"ACC": metrics.acc, "ACC_targets": metrics.acc_targets, "BWT": metrics.bwt, "FWT": metrics.fwt}
     shown = [
         f"{name} {value * 100:{'+' if name in {'BWT', 'FWT'} else ''}.1f}" for name, value in named.items() if value is not None
     ]
-    return f"{'   '.join(shown)}   ({metrics.measured} measured, {metrics.estimated} estimated)"
+    kinds = f"ACC is the mean of {metrics.acc_measured} measured and {metrics.acc_estimated} estimated accuracies"
+    return "\n".join(["   ".join(shown), *([kinds] if metrics.acc is not None else [])])

@@ -65,6 +65,9 @@ def init(
             metavar="A,B,…", help="Class names in output order, or a number N for 0 … N-1; default: the source's folders."
         ),
     ] = "",
+    image_size: Annotated[
+        int | None, typer.Option(metavar="PIXELS", help="Images are worked on at this size, squared; default: the backbone's.")
+    ] = None,
 ) -> None:
     """Make a project folder: adaptd.toml, inbox/, models/, state/ and an empty database."""
     from adaptd.project.catalogue import CONFIG_FILE
@@ -81,8 +84,9 @@ def init(
         "model.classes": tuple(str(n) for n in range(int(classes))) if classes.isdecimal() else _names(classes),
         "model.weights": choose_weights(backbone, weights),
     }
-    parse_settings(render_toml(values))  # nothing is fetched for settings that are wrong
-    text = render_toml(values | _settings_of(backbone, values["model.weights"]))
+    wanted = {} if image_size is None else {"model.image_size": image_size}
+    parse_settings(render_toml(values | wanted))  # nothing is fetched for settings that are wrong
+    text = render_toml(values | _settings_of(backbone, values["model.weights"]) | wanted)
     project = Project(folder, parse_settings(text), {})
     _make_folders(project)
     replace_file(folder / CONFIG_FILE, text.encode())

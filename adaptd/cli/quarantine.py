@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adaptd.cli.app import App
 from adaptd.cli.gc import confirm
 from adaptd.cli.output import make_console, print_json, say
 from adaptd.cli.project import open_project, open_store
@@ -15,7 +16,7 @@ from adaptd.text import escape_hidden, to_iso
 if TYPE_CHECKING:
     from adaptd.store import Store, Transaction
 
-app = typer.Typer(help="Files that cannot be used.", no_args_is_help=True)
+app = App("Files that cannot be used.")
 
 Ids = Annotated[list[int] | None, typer.Argument(metavar="[ID…]", help="Which files; `quarantine list` shows their ids.")]
 InDomain = Annotated[str | None, typer.Option("--domain", metavar="DOMAIN", help="All files of a domain.")]

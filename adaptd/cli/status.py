@@ -11,7 +11,7 @@ from adaptd.cli.project import open_project, open_store
 from adaptd.errors import ExitCode
 from adaptd.pace import tell_duration
 from adaptd.records import IMAGES_SEEN, IMAGES_TO_SEE
-from adaptd.text import make_visible
+from adaptd.text import make_visible, tell_count, tell_moment
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,6 +34,8 @@ def status(
     """Show the daemon, the queue, the running episode, what is served and how good it is."""
     # Start-up makes many objects that stay: looking for garbage among them would take a tenth of it.
     gc.disable()
+    from adaptd.observe.status import read_status
+
     project = open_project(context)
     with open_store(project) as store:
         document = read_status(project, store)
@@ -49,17 +51,10 @@ def status(
         raise typer.Exit(ExitCode.NOT_RUNNING if document["daemon"]["state"] == "stopped" else ExitCode.DEGRADED)
 
 
-def read_status(project: "Project", store: "Store") -> dict[str, Any]:
-    """The status document of a project."""
-    from adaptd.observe.status import build_status
-    from adaptd.project.lock import find_holder
-
-    with store.reading() as tx:
-        return build_status(tx, find_holder(project.state), project.root, project.settings.model.name)
-
-
 def _watch(project: "Project", store: "Store") -> None:
     from rich.live import Live
+
+    from adaptd.observe.status import read_status
 
     gc.enable()
     try:
@@ -90,13 +85,14 @@ def _headline(document: dict[str, Any]) -> str:
     if daemon["pid"] and not daemon["running"]:
         process = f"not running; adaptd {daemon['command']} works as {daemon['pid']}"
     pages = [f"pages    {daemon['address']}"] if daemon["running"] and daemon["address"] else []
-    serving = f"version {served['version']} since {served['promoted_at']}" if served else "nothing promoted yet"
+    serving = f"version {served['version']} since {tell_moment(served['promoted_at'])}" if served else "nothing promoted yet"
     lines = [
         f"[bold]{document['model']}[/] in {escape(document['project'])}",
         f"daemon   {process}",
         *pages,
         f"serves   {serving}",
         *_accuracies(served),
+        *_gate(served),
     ]
     if episode:
         eta = "" if episode["eta_seconds"] is None else f", about {tell_duration(episode['eta_seconds'])} left"
@@ -107,6 +103,16 @@ def _headline(document: dict[str, Any]) -> str:
         lines += [f"         {live}"] if (live := _live(episode["live"])) else []
         lines += [f"         {escape(episode['novelty'])}"] if episode["novelty"] else []
     return "\n".join(lines)
+
+
+def _gate(served: dict[str, Any] | None) -> list[str]:
+    """Why the gate let it pass, or who overruled it."""
+    from rich.markup import escape
+
+    if served is None or served["gate"] is None:
+        return []
+    said = [f"overruled: {served['forced_because']}"] if served["forced_because"] else served["gate"]["reasons"]
+    return [f"{'gate     ' if place == 0 else '         '}{escape(text)}" for place, text in enumerate(said)]
 
 
 def _live(live: dict[str, Any]) -> str:
@@ -151,5 +157,5 @@ def _accuracy(value: float, kind: str, n: int, low: float | None, high: float | 
     """`estimated 71.0% (58–83%) on 40 images`."""
     from adaptd.evaluation.matrix import format_interval
 
-    images = f"{n:,} images" if kind == "measured" or held_out else f"{n:,} images it learned from"
+    images = tell_count(n, "image") + ("" if kind == "measured" or held_out else " it learned from")
     return f"{kind} {value:.1%}{format_interval(low, high, '%')} on {images}"

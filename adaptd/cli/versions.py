@@ -130,7 +130,7 @@ def _show_versions(found: list[dict[str, Any]]) -> None:
         gate = item["gate"] or {"passed": None, "reasons": ["not judged"]}
         state = f"[bold green]{item['state']}, served[/]" if item["served"] else item["state"]
         origin = f" (restores {item['restores']})" if item["restores"] else ""
-        said = item["forced_because"] or gate["reasons"][0]
+        said = item["forced_because"] or "\n".join(gate["reasons"])
         table.add_row(
             str(item["version"]),
             state,
@@ -147,12 +147,13 @@ def _show_difference(difference: "Difference") -> None:
     from rich.table import Table
 
     table = Table(title=f"version {difference.before} → {difference.after}", title_justify="left")
-    for title in ("domain", "before", "after", "better", "worse", "other"):
+    for title in ("domain", "images", "before", "after", "better", "worse", "other"):
         table.add_column(title, justify="left" if title == "domain" else "right")
     for row in difference.rows:
         accuracies = [f"{value:.1%} {row.kind}" if value is not None else "–" for value in (row.before, row.after)]
         table.add_row(
             escape(escape_hidden(row.domain)),
+            f"{row.n:,}",
             *accuracies,
             *("–" if n is None else str(n) for n in (row.better, row.worse, row.other)),
         )

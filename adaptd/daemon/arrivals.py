@@ -201,6 +201,12 @@ class Arrivals:
             self._take_settled(deadline)
         self._warnings = {warning.kind: warning.message for warning in scan.warnings} | self._list_refused()
 
+    @property
+    def waiting(self) -> dict[str, str]:
+        """By domain, what keeps a drop from being complete, such as a temporary file; of very many the first few."""
+        arriving = [one.found for one in self._arrivals if one.state is ArrivalState.ARRIVING]
+        return {found.domain: found.why for found in arriving[:WARNINGS]}
+
     def _list_refused(self) -> dict[str, str]:
         """Why drops are not taken, or not in full, by drop; of very many how many there are."""
         refused = [one for one in self._arrivals if one.state is ArrivalState.REFUSED or one.is_delayed]

@@ -9,7 +9,7 @@ from adaptd.library.memories import find_forgotten
 from adaptd.project.layers import Project
 from adaptd.project.reload import reload_project
 from adaptd.project.settings import Settings
-from adaptd.records import EVERYTHING, SOURCE, SUPERVISED, Domain, DomainState, Episode, EpisodeState, EventKind, Label, Purpose
+from adaptd.records import EVERYTHING, SOURCES, SUPERVISED, Domain, DomainState, Episode, EpisodeState, EventKind, Label, Purpose
 from adaptd.store import Store, Transaction
 
 AT_REST = (DomainState.DONE, DomainState.REFUSED, DomainState.REJECTED, DomainState.FAILED, DomainState.SKIPPED)
@@ -109,7 +109,7 @@ def _teach(tx: Transaction, domain: Domain, settings: Settings) -> str:
     name, base = domain.name, tx.versions.find_base()
     learned = _find_learned(tx, domain)
     if not learned or base is None:
-        how = "adaptd source import DIR" if name == SOURCE else f"adaptd adapt DIR --domain {quote(name)}"
+        how = "adaptd source import DIR --again" if name in SOURCES else f"adaptd adapt DIR --domain {quote(name)}"
         raise EpisodeError(f"{name} did not come through the inbox: run `{how}` again, or drop its images into the inbox")
     new = _list_new_labels(tx, domain, learned[-1])
     if not new:

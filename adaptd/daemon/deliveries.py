@@ -12,7 +12,7 @@ from adaptd.intake.scanner import Drop, Scan
 from adaptd.project.layout import Layout
 from adaptd.records import Domain, DomainState, DropRecord, EventKind
 from adaptd.store import NewDrop, Store, Transaction
-from adaptd.text import printable
+from adaptd.text import printable, tell_count
 
 NOTHING_THERE = "nothing of it is in the inbox, and no import of it was finished: drop it, or run its command, again"
 """Why a domain that was arriving is skipped."""
@@ -92,7 +92,7 @@ class Deliveries:
             if domain.state is not DomainState.SKIPPED and tx.episodes.find_unfinished(domain.id) is None:
                 tx.drops.give_back(domain.id, tx.episodes.last_delivery(domain.id) + 1)
                 tx.domains.set_state(domain.id, DomainState.SETTLED)
-            message = f"{domain.name}: {drop.files:,} files came as drop {drop.number}"
+            message = f"{domain.name}: {tell_count(drop.files, 'file')} came as drop {drop.number}"
             tx.events.add(EventKind.DROP_CLAIMED, message, domain_id=domain.id, files=drop.files, bytes=drop.size_bytes)
         return message
 

@@ -221,6 +221,7 @@ class Supervisor:
             "warnings": list(dict.fromkeys(warnings)),
             "started_at": started,
             "address": self.address,
+            "waiting": self._arrivals.waiting,
         }
         self.health = health | {"scanned_at": self._arrivals.scanned_at}
         # Not when it scanned: an idle daemon need not write to the disk every second.

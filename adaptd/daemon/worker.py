@@ -20,6 +20,7 @@ from adaptd.project.settings import Settings
 from adaptd.records import Domain, DomainState, EventKind
 from adaptd.signals import Stop, noting_signals
 from adaptd.store import Store
+from adaptd.text import tell_count
 
 PR_SET_PDEATHSIG = 1
 
@@ -74,9 +75,8 @@ def _import(project: Project, store: Store, domain_id: int, stop: Stop) -> JobEn
         return _fail_import(store, domain, str(problem))
     if imported is None:
         return JobEnd(JobOutcome.DONE, f"{domain.name} waits for more images")
-    return JobEnd(
-        JobOutcome.DONE, f"{domain.name}: {imported.train:,} images to learn from, {imported.quarantined:,} files quarantined"
-    )
+    images, files = tell_count(imported.train, "image"), tell_count(imported.quarantined, "file")
+    return JobEnd(JobOutcome.DONE, f"{domain.name}: {images} to learn from, {files} quarantined")
 
 
 def _fail_import(store: Store, domain: Domain, why: str) -> JobEnd:

@@ -10,12 +10,13 @@ from adaptd.episodes.leases import PATIENCE_SECONDS
 from adaptd.episodes.materials import Materials
 from adaptd.episodes.memory import write_memory
 from adaptd.episodes.novelty import find_known
-from adaptd.errors import Interrupted
+from adaptd.errors import Interrupted, NothingToLearn
 from adaptd.evaluation.checkfiles import CheckFiles
 from adaptd.evaluation.checks import Checks
 from adaptd.evaluation.predictions import Predictions, count_images, predict_domains
 from adaptd.evaluation.rows import RowMaker
 from adaptd.learning.backbones import Classifier
+from adaptd.learning.below import Below
 from adaptd.learning.devices import resolve_device
 from adaptd.learning.reports import Outcome
 from adaptd.learning.weights import find_trained
@@ -25,12 +26,14 @@ from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
 from adaptd.project.lock import publishing_alone
 from adaptd.publishing.card import GateOutcome
-from adaptd.records import Accuracy, AccuracyKind, DomainState, EventKind, Lease, MemoryItem, Version, VersionState
+from adaptd.records import NEW_SOURCE, Accuracy, AccuracyKind, DomainState, EventKind, Lease, MemoryItem, Version, VersionState
 from adaptd.releases.facts import Candidate
+from adaptd.releases.forgetting import sweep_forgotten
 from adaptd.releases.given import TAUGHT, read_given
 from adaptd.releases.models import VersionModels
 from adaptd.releases.publication import Judged, Publisher, Staged
 from adaptd.releases.repositories import publish
+from adaptd.releases.succession import FIRST, succeed
 from adaptd.releases.weights import write_weights
 from adaptd.store import NewVersion, Store, Transaction
 
@@ -71,6 +74,7 @@ class Conclusion:
         lease: under which it runs.
         enter: called before each phase, with the number of images that are looked at in it; may raise to stop there.
         seen: told how many were.
+        below: activations that need not be made again.
     """
 
     def __init__(
@@ -81,25 +85,32 @@ class Conclusion:
         lease: Lease,
         enter: Callable[[str, int], None],
         seen: Seen = ignore,
+        below: Below | None = None,
     ) -> None:
         self._project, self._store, self.materials, self._lease, self._enter = project, store, materials, lease, enter
         self._settings, self._episode, self._images = project.settings, materials.episode, materials.images
         self._layout = Layout(project.state)
         batch_size, device = self._settings.evaluation.batch_size, resolve_device(self._settings.training.device)
-        self._models = VersionModels(self._layout, self._images, batch_size, seen, device)
-        self._seen = seen
+        self._models = VersionModels(self._layout, self._images, batch_size, seen, device, below)
+        self._seen, self._below = seen, below
         self._publisher = Publisher(project, store, self._images, self._models)
         evaluation = self._settings.evaluation
         files = CheckFiles(self._layout.checks)
         model = self._settings.model
         trained = find_trained(model, project.root)
         self._checks = Checks(self._images, len(model.classes), evaluation.batch_size, files, trained)
+        self._forgotten: tuple[int, ...] = ()
         self._rows = RowMaker(self._images, self._checks, evaluation)
 
     @cached_property
     def images_to_see(self) -> int:
         """How many images evaluating looks at, about: the new model and the one before it run over everything."""
         return count_images(self._images, self._images.domains) * (1 if self.materials.parent is None else 2)
+
+    @property
+    def _is_successor(self) -> bool:
+        """Whether a source is there already, and this one is to take its place."""
+        return self.materials.domain.name == NEW_SOURCE
 
     def run(self, model: Classifier, outcome: Outcome) -> Finished:
         """Evaluate, judge, export, prove, commit, publish."""
@@ -112,8 +123,11 @@ class Conclusion:
             exported = self._publisher.export(candidate, gate)
             self._enter_or_discard("proving", candidate)
             staged = self._publisher.prove(candidate, exported)
+            if self._is_successor and staged.sha256 is None:
+                raise NothingToLearn(f"the new source changes nothing: {' '.join(staged.gate.reasons)}")
             self._enter_or_discard("committing", candidate)
             finished = self._commit(candidate, staged, evaluated.earlier, outcome)
+            sweep_forgotten(self._store, self._layout, self._forgotten)
             if finished.version.state is VersionState.PROMOTED:
                 publish(self._project, self._store, finished.version)
         return finished
@@ -130,11 +144,11 @@ class Conclusion:
         """Write the weights, and run the model and those before it over everything that they are judged on."""
         digest = write_weights(self._layout, self._episode.id, model)
         batch_size, parent = self._settings.evaluation.batch_size, self.materials.parent
-        predictions = predict_domains(model, self._images, batch_size, seen=self._seen)
+        predictions = predict_domains(model, self._images, batch_size, seen=self._seen, below=self._below)
         if parent is not None:
             self._models.predict(parent)
         before = None if parent is None else self._models.load(parent)
-        write_insight(self._layout, self.materials, before, model, batch_size)
+        write_insight(self._layout, self.materials, before, model, batch_size, self._below)
         return Evaluated(model, digest, predictions, self._measure_earlier())
 
     def _measure_earlier(self) -> tuple[Accuracy, ...]:
@@ -152,11 +166,15 @@ class Conclusion:
             number, episode_number = tx.versions.next_number(), tx.episodes.next_number()
             promoted = tx.versions.find_latest(VersionState.PROMOTED)
         gate = self._publisher.judge(
-            promoted, evaluated.predictions, Judged(number, evaluated.model.settings.classes, self._checks)
+            None if self._is_successor else promoted,
+            evaluated.predictions,
+            Judged(number, evaluated.model.settings.classes, self._checks),
         )
         if promoted is not None and parent is not None and promoted.weights_sha256 != parent.weights_sha256:
             why = f"It follows version {parent.version}, and version {promoted.version} was promoted while it was trained."
             gate = GateOutcome(passed=False, reasons=(why, *gate.reasons), figures=gate.figures)
+        if self._is_successor and gate.passed:
+            gate = GateOutcome(passed=True, reasons=(FIRST,), figures=gate.figures)
         candidate = Candidate(
             number=number,
             model=evaluated.model,
@@ -183,6 +201,7 @@ class Conclusion:
             self._commit_domain(tx, candidate, staged, memory, find_known(report))
             number = tx.episodes.commit(self._episode.id, self._lease, report)
             tx.checkpoints.forget_all()
+            tx.curves.forget_old()
             self._tell(tx, number, candidate, staged)
             return Finished(number, tx.versions.get(candidate.number), report)
 
@@ -204,6 +223,8 @@ class Conclusion:
         domain_id = self._episode.domain_id
         if memory is not None:
             tx.memories.replace(domain_id, memory)
+        if self._is_successor:
+            self._forgotten = succeed(tx, self.materials.domain, candidate.number)
         tx.domains.place(domain_id)
         rejected = None if staged.sha256 else f"version {candidate.number} was rejected: {staged.gate.reasons[0]}"
         tx.domains.set_state(domain_id, DomainState.DONE, rejected or known)

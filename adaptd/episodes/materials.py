@@ -7,9 +7,10 @@ from pathlib import Path
 from adaptd.learning.batches import EpisodeData
 from adaptd.library.cache import Cache
 from adaptd.project.layout import Layout
-from adaptd.records import Domain, Episode, Label, Purpose, Split, Version
+from adaptd.records import SUPERVISED, Domain, Episode, EpisodeState, Label, Purpose, Split, Version
 from adaptd.releases.given import Given, index_labels
 from adaptd.releases.images import ImageSets, read_image_sets
+from adaptd.releases.succession import find_source_version
 from adaptd.store import Transaction
 
 
@@ -23,7 +24,7 @@ class Materials:
         images: the image sets of all domains.
         delivery: where the images lie that the episode learns from.
         parent: the version that it begins with; None for the first episode.
-        earlier_versions: the source model and the one to begin with, where the episode's domain is new to R.
+        earlier_versions: the source model and the one to begin with, where the episode's domain is new to R, or to a new lineage.
         confidences: of the images in the own domain's memory so far, by image id.
         taught: labels that people gave to teach, of the own domain's images.
     """
@@ -50,14 +51,19 @@ class Materials:
         memories = tuple(self.images.open(folder).images for folder in self.images.memories.values())
         taught = self.images.open_labelled(self.domain, self.taught)
         known = memories if taught is None else (*memories, taught)
-        return EpisodeData(source, known, self.target.images, self.images.open_test(self.images.source))
+        held_out = self.images.open_unlabelled(self.domain) if self.images.has_held_out(self.domain) else None
+        return EpisodeData(source, known, self.target.images, self.images.open_test(self.images.source), held_out)
 
 
 def read_materials(tx: Transaction, layout: Layout, episode: Episode, *, teach: bool = False) -> Materials:
     """Look up what an episode needs; with the labels that people gave to teach, if it may `teach`."""
     domain, base = tx.domains.get(episode.domain_id), tx.versions.find_base()
     images = read_image_sets(tx, layout, episode)
-    earlier = {v.version: v for v in (tx.versions.get(1), base)} if base is not None and domain.position is None else {}
+    done = tx.episodes.list_all(EpisodeState.DONE)
+    first = find_source_version(tx.versions.list_all(), done)
+    since = 0 if first is None else first.episode_id
+    is_new = episode.method != SUPERVISED and not any(e.domain_id == domain.id and e.id > since for e in done)
+    earlier = {version.version: version for version in (first, base) if version is not None} if is_new else {}
     confidences = {item.image_id: item.confidence for item in tx.memories.list_for(domain.id)}
     delivery = layout.cache(domain.id, episode.delivery, Split.TRAIN)
     parent = _find_parent(tx, episode)
@@ -72,7 +78,9 @@ def _list_taught(tx: Transaction, episode: Episode) -> list[Label]:
 
 
 def _find_parent(tx: Transaction, episode: Episode) -> Version | None:
-    """What the episode begins with. One that has begun stays with it, whatever was promoted meanwhile."""
+    """What the episode begins with, a source's with nothing. One that has begun stays with it, whatever was promoted since."""
+    if episode.method == SUPERVISED:
+        return None
     if episode.base is not None and tx.checkpoints.list_for(episode.id):
         return tx.versions.get(episode.base)
     return tx.versions.find_base()

@@ -26,7 +26,8 @@ from adaptd.evaluation.novelty import (
 from adaptd.evaluation.shift import View
 from adaptd.files import try_to_remove
 from adaptd.learning.backbones import Classifier
-from adaptd.library.imageset import ImageSet
+from adaptd.learning.below import Below
+from adaptd.library.imageset import Gathered, ImageSet
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
 from adaptd.project.settings import ENOUGH_TO_TELL
@@ -46,6 +47,11 @@ from adaptd.records import (
 from adaptd.releases.images import ImageSets, join_sets
 from adaptd.store import Store, Transaction
 
+FindBelow = Callable[[], Below | None]
+
+FEW_MORE = 2
+"""Where a drop has up to so many times the images that are compared, its activations are made before that, and not after."""
+
 CONTENT = "content"
 """Under this name the report's novelty tells of which images it is."""
 
@@ -60,11 +66,12 @@ class Assessment:
         self._episode, self._domain, self._check_stop = materials.episode, materials.domain, check_stop
         self._layout = Layout(project.state)
 
-    def run(self, model: Classifier) -> dict[str, Any]:
+    def run(self, model: Classifier, find_below: FindBelow = lambda: None) -> dict[str, Any]:
         """What the report tells of it; nothing for a domain that has a column in R.
 
         Args:
             model: as the episode begins with it.
+            find_below: makes activations that the episode needs anyway; asked where most of the drop is looked at.
 
         Raises:
             DomainKnown: it is no new domain, and is skipped, or joined the one it is known as.
@@ -78,7 +85,7 @@ class Assessment:
             came = len(tx.domains.list_all()) - 1
             content = digest_images(tx.images.list_for(self._domain.id))
         found = self._find_copied(came) or assess_novelty(
-            self._materials, model, came, self._settings.evaluation.batch_size, self._check_stop
+            self._materials, model, came, self._settings.evaluation.batch_size, self._check_stop, find_below
         )
         report = {NOVELTY: found.to_json() | {CONTENT: content}}
         with self._store.writing(PATIENCE_SECONDS) as tx:
@@ -129,7 +136,8 @@ class Assessment:
         return host if host.position else None
 
     def _sweep(self) -> None:
-        """Remove what was decoded of a drop that joined another domain: it is decoded there again."""
+        """Remove activations, and what was decoded of a drop that joined another domain: it is decoded there again."""
+        try_to_remove(self._layout.activations(self._episode.id))
         with self._store.reading() as tx:
             domain = tx.domains.get(self._domain.id)
         if domain.state is DomainState.SKIPPED and not domain.images:
@@ -138,7 +146,12 @@ class Assessment:
 
 
 def assess_novelty(
-    materials: Materials, model: Classifier, came: int, batch_size: int, check_stop: Callable[[], None] = lambda: None
+    materials: Materials,
+    model: Classifier,
+    came: int,
+    batch_size: int,
+    check_stop: Callable[[], None] = lambda: None,
+    find_below: FindBelow = lambda: None,
 ) -> Novelty:
     """Compare an episode's drop with the source and every known domain.
 
@@ -148,13 +161,15 @@ def assess_novelty(
         came: how many domains have come, this one included: the more, the more one of them looks new by chance.
         batch_size: of forward passes.
         check_stop: called before each known domain; may raise.
+        find_below: makes activations of the images that the episode learns from.
     """
     own, known = materials.domain, list_known(materials)
     count, level = sum(map(len, _own_parts(materials))), correct_level(came, len(known))
     if count < ENOUGH_TO_TELL:
         return decide(own.name, count, (), level)
     seed, classes, size = materials.episode.seed, model.settings.classes, model.settings.image_size
-    with viewing(model, len(classes), (3, size, size), count, batch_size) as view:
+    below = find_below() if count <= FEW_MORE * MOST_IMAGES else None
+    with viewing(model, len(classes), (3, size, size), count, batch_size, below) as view:
 
         def look(parts: list[ImageSet]) -> View:
             return view(sample(parts, MOST_IMAGES, seed))
@@ -204,7 +219,7 @@ def sample(parts: list[ImageSet], most: int, seed: int) -> ImageSet:
     taken, start = [], 0
     for part in parts:
         mine = rows[(rows >= start) & (rows < start + len(part))] - start
-        taken.append(ImageSet(part.ids[mine], np.asarray(part.pixels[mine])))
+        taken.append(ImageSet(part.ids[mine], Gathered([part.pixels], mine)))
         start += len(part)
     return join_sets(taken)
 

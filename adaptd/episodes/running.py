@@ -28,7 +28,7 @@ from adaptd.errors import (
 )
 from adaptd.learning.backbones import Classifier, build_classifier
 from adaptd.learning.checkpoint import read_checkpoint, write_checkpoint
-from adaptd.learning.depth import limit_threads, make_ready
+from adaptd.learning.depth import find_below, limit_threads, make_ready
 from adaptd.learning.loop import Training
 from adaptd.learning.origins import ORIGINS
 from adaptd.learning.plan import Plan
@@ -36,7 +36,7 @@ from adaptd.learning.weights import load_weights
 from adaptd.pace import ignore
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
-from adaptd.records import REFUSED, SUPERVISED, DomainState, Episode, EventKind, Lease, Version
+from adaptd.records import REFUSED, SOURCE, SUPERVISED, DomainState, Episode, EventKind, Lease, Version
 from adaptd.releases.weights import load_version
 from adaptd.signals import Stop
 from adaptd.store import Store
@@ -106,18 +106,19 @@ class EpisodeRunner:
         model.to(plan.device)
         if not is_source:
             self._audience.phase("comparing", 0, 0)
-        known = Assessment(self._project, self._store, materials, lease, self._stop.check).run(model)
-        folder = self._layout.activations(self._episode.id)
+        folder, data = self._layout.activations(self._episode.id), materials.open_data()
         telling = Telling(self._store, self._episode.id, lease, self._audience)
-        enter = partial(self._enter, telling)
+        enter, show = partial(self._enter, telling), partial(self._prepare, telling)
+        assessment = Assessment(self._project, self._store, materials, lease, self._stop.check)
+        known = assessment.run(model, lambda: find_below(model, data, plan, folder, show))
         telling.prepare()
-        ready = make_ready(model, materials.open_data(), plan, folder, partial(self._prepare, telling))
+        ready = make_ready(model, data, plan, folder, show)
         training = self._training = Training(ready.model, ready.data, ready.plan)
         self._resume(training, materials.domain.name)
         self._stop.check()
-        self._audience.say(describe_work(training, materials.domain.name))
-        conclusion = Conclusion(self._project, self._store, materials, lease, enter, telling.saw)
-        training.model.seen, images = telling.saw, sum(map(len, training.data.every)) + training.method.look_images
+        self._audience.say(describe_work(training, SOURCE if is_source else materials.domain.name))
+        conclusion = Conclusion(self._project, self._store, materials, lease, enter, telling.saw, ready.below)
+        training.model.seen, images = telling.saw, training.survey_images + training.method.look_images
         telling.enter("looking", images=images, step=training.step, steps=training.steps)
         self._train(training, lease, telling, conclusion)
         enter("looking", images)

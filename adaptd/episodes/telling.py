@@ -17,8 +17,11 @@ from adaptd.learning.reports import StepReport
 from adaptd.pace import Pace, tell_duration
 from adaptd.records import IMAGES_SEEN, IMAGES_TO_SEE, SECONDS_LEFT, SUPERVISED, Lease, Progress
 from adaptd.store import Store
+from adaptd.text import tell_count
 
 PROGRESS_SECONDS = 1.0
+CURVES = ("losses", "multipliers", "health")
+"""What of `Progress.live` is kept of every step that is told."""
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +103,9 @@ class Telling:
         if report.seconds_left is not None and not self._has_promised:
             self._has_promised = True
             left = report.steps - report.step
-            self._audience.say(f"about {tell_duration(report.seconds_left)} to go: {left:,} steps, then evaluating and exporting")
+            self._audience.say(
+                f"about {tell_duration(report.seconds_left)} to go: {tell_count(left, 'step')}, then evaluating and exporting"
+            )
 
     def _expect(self, images: int) -> None:
         if self._progress.phase == "preparing" and self._seen:
@@ -116,6 +121,8 @@ class Telling:
         try:
             with self._store.writing() as tx:
                 tx.episodes.progress(self._episode_id, self._lease, progress)
+                if progress.phase == "training" and any(progress.live.get(name) for name in CURVES):
+                    tx.curves.add(self._episode_id, progress.step, {name: progress.live.get(name, {}) for name in CURVES})
         except StoreBusy as problem:
             log.warning("progress was not recorded: %s", problem)
 
@@ -123,7 +130,7 @@ class Telling:
 def describe_work(training: Training, domain: str) -> str:
     """What an episode is about to do, in one sentence."""
     plan, data, model = training.plan, training.data, training.model.settings
-    epochs = f"{_count(plan.epochs, 'epoch')} of {_count(training.epoch_steps, 'step')}" if training.steps else "no steps"
+    epochs = f"{tell_count(plan.epochs, 'epoch')} of {tell_count(training.epoch_steps, 'step')}" if training.steps else "no steps"
     where = f"{model.backbone} at {model.image_size} px on {_describe_device(plan)}"
     where += "" if plan.depth == "all" else f"; its {plan.depth.replace('-', ' ')} alone is trained"
     return f"{_describe_images(data, domain)}; {'' if plan.method == SUPERVISED else f'{plan.method}, '}{epochs}; {where}"
@@ -140,8 +147,4 @@ def _describe_images(data: EpisodeData, domain: str) -> str:
 def _describe_device(plan: Plan) -> str:
     if plan.device != "cpu":
         return plan.device
-    return f"cpu, {_count(plan.threads, 'thread')}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"cpu, {tell_count(plan.threads, 'thread')}"

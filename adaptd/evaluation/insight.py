@@ -29,6 +29,8 @@ class Insight:
         after: predictions of the episode's own.
         before_points: features of the version before in the plane, each coordinate in 0…1; empty for the first.
         after_points: features of the episode's own, likewise.
+        before_confidence: the probability of each prediction of the version before; empty for the first.
+        after_confidence: of the episode's own; empty where an older adaptd wrote it.
     """
 
     classes: tuple[str, ...]
@@ -39,10 +41,13 @@ class Insight:
     after: tuple[int, ...]
     before_points: Points = ()
     after_points: Points = ()
+    before_confidence: tuple[float, ...] = ()
+    after_confidence: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         lengths = {len(self.ids), len(self.domains), len(self.labels), len(self.after)}
-        optional = {len(items) for items in (self.before, self.before_points, self.after_points) if items}
+        others = (self.before, self.before_points, self.after_points, self.before_confidence, self.after_confidence)
+        optional = {len(items) for items in others if items}
         if len(lengths | optional) != 1:
             raise ValueError("an insight needs one domain, label and prediction for each of its images")
         known = (*self.before, *self.after, *(label for label in self.labels if label is not None))

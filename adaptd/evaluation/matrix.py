@@ -82,6 +82,11 @@ class Matrix:
         """How good the newest model is."""
         return self.rows[-1] if self.rows else ()
 
+    def begin(self, column: int) -> int:
+        """The row in which a domain's story begins: the newest before its first episode in which it is known, else that one's."""
+        first = self.first_rows[column]
+        return next((row for row in range(first - 1, -1, -1) if self.rows[row][column] is not None), first)
+
     def remembered(self) -> "Matrix":
         """Without the columns of forgotten domains."""
         if not self.forgotten:
@@ -106,13 +111,20 @@ class Matrix:
             **{name: [[entry and getattr(entry, name) for entry in row] for row in self.rows] for name in EXTENT},
         }
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One for each known entry: episode, domain, accuracy, kind and its extent. Fit for pandas."""
+        return [
+            {"episode": episode, "domain": domain, "accuracy": entry.value, "kind": entry.kind.value}
+            | {name: getattr(entry, name) for name in EXTENT}
+            for episode, row in zip(self.episodes, self.rows, strict=True)
+            for domain, entry in zip(self.domains, row, strict=True)
+            if entry is not None
+        ]
+
     def to_csv(self) -> str:
-        """One line for each known entry: episode, domain, accuracy, kind and its extent. Fit for a spreadsheet or pandas."""
+        """The same as text, for a spreadsheet."""
         text = StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["episode", "domain", "accuracy", "kind", *EXTENT])
-        for episode, row in zip(self.episodes, self.rows, strict=True):
-            for domain, entry in zip(self.domains, row, strict=True):
-                if entry is not None:
-                    writer.writerow([episode, domain, entry.value, entry.kind.value, *(getattr(entry, name) for name in EXTENT)])
+        writer = csv.DictWriter(text, ["episode", "domain", "accuracy", "kind", *EXTENT], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.to_rows())
         return text.getvalue()

@@ -7,7 +7,7 @@ Why the first: it is what the domain was worth when it was promised to be kept. 
 but does not move this mark, so it can neither hide what was lost before nor change a number already reported.
 
 Measured and estimated are never mixed in a difference: if the two sides are known in different ways, there is none.
-A mean over domains may span both; how many entries of R are of which kind is told beside it.
+A mean over domains may span both; how many of its accuracies are of which kind is told beside it.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from adaptd.records import AccuracyKind
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """All of them for one R; `measured` and `estimated` count the known entries of R."""
+    """All of them for one R. `measured` and `estimated` count its known entries, with `acc_` in front those of ACC's row."""
 
     acc: float | None
     acc_targets: float | None
@@ -29,6 +29,8 @@ class Metrics:
     forgetting: dict[str, float | None]
     measured: int
     estimated: int
+    acc_measured: int = 0
+    acc_estimated: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The `metrics` of `adaptd status --json`."""
@@ -46,6 +48,8 @@ def summarize(R: Matrix) -> Metrics:
         forgetting=forgetting(R),
         measured=everything.count(AccuracyKind.MEASURED),
         estimated=everything.count(AccuracyKind.ESTIMATED),
+        acc_measured=_count(R, AccuracyKind.MEASURED),
+        acc_estimated=_count(R, AccuracyKind.ESTIMATED),
     )
 
 
@@ -98,6 +102,10 @@ def _forgetting(R: Matrix, j: int) -> float | None:
     losses = [_difference(row[j], R.last[j]) for row in R.rows[R.first_rows[j] : -1]]
     known = [loss for loss in losses if loss is not None]
     return max(known) if known and len(known) == len(losses) else None
+
+
+def _count(R: Matrix, kind: AccuracyKind) -> int:
+    return sum(entry is not None and entry.kind is kind for entry in R.last)
 
 
 def _value(entry: Entry | None) -> float | None:

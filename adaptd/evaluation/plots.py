@@ -6,6 +6,7 @@ shape, not by colour: hatched and with a tilde in the heat map, hollow in the ev
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any, Protocol
@@ -74,6 +75,42 @@ def plot_gains(gains: Mapping[tuple[str, str], float], target: Path, title: str 
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     _save(figure, target, title, "gain of the target in points, mean over seeds")
+
+
+def plot_alone(values: Mapping[str, Mapping[str, Sequence[float]]], target: Path, title: str = "") -> None:
+    """What each method reaches on the source and, in the mean, on targets that it was adapted to one by one."""
+    figure = _new_figure(9, max(2.6, 1.6 + 0.4 * len(values)))
+    for number, (axes, part) in enumerate(zip(figure.subplots(1, 2), ("source", "target"), strict=True)):
+        _draw_bars(axes, {method: _percent(parts[part]) for method, parts in values.items()})
+        axes.set_title("source, %" if part == "source" else "targets, mean, %")
+        if number:
+            axes.set_yticklabels([])
+    _save(figure, target, title, "mean over seeds, whiskers: standard deviation")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A named curve."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+
+
+def plot_sweep(lines: Sequence[Line], what: str, target: Path, title: str = "") -> None:
+    """ACC in percent by what was varied, on a logarithmic axis."""
+    figure = _new_figure(7, 4)
+    axes = figure.subplots()
+    for number, line in enumerate(lines):
+        axes.plot(*_columns(line.points), label=line.name, **_style(number))
+    ticks = sorted({x for line in lines for x, _ in line.points})
+    axes.set_xscale("log")
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.grid(axis="y", color="#e0e0e0", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set(xlabel=what, ylabel="ACC, %")
+    axes.legend(fontsize=8, frameon=False)
+    _save(figure, target, title, "mean over seeds")
 
 
 class Flip(Protocol):
@@ -150,13 +187,13 @@ def _draw_evolution(axes: "Axes", matrix: Matrix) -> None:
     few = len(matrix.domains) <= len(_PALETTE)
     for j, domain in enumerate(matrix.domains):
         column = zip(matrix.episodes, (row[j] for row in matrix.rows), strict=True)
-        since_first = list(column)[matrix.first_rows[j] :]
-        known = [(episode, 100 * entry.value, entry.kind) for episode, entry in since_first if entry is not None]
+        story = list(column)[matrix.begin(j) :]
+        known = [(episode, 100 * entry.value, entry.kind) for episode, entry in story if entry is not None]
         style = _style(j) if few or j == 0 else _style_of_many(j, len(matrix.domains))
         axes.plot([x for x, _, _ in known], [y for _, y, _ in known], label=_short(domain), **style)
         hollow = [(x, y) for x, y, kind in known if kind is AccuracyKind.ESTIMATED]
         axes.plot(*_columns(hollow), **style | {"linestyle": "", "markerfacecolor": "white"})
-    axes.set(xlabel="after episode", ylabel="accuracy, %", title="each domain since its first episode")
+    axes.set(xlabel="after episode", ylabel="accuracy, %", title="each domain, from just before its first episode")
     _finish_lines(axes)
     # Thirty names cannot be told apart by colour: then the colour says how early a domain came.
     handles, labels = axes.get_legend_handles_labels()

@@ -10,6 +10,7 @@ from torch import nn
 
 from adaptd.evaluation.estimators import estimate_accuracy
 from adaptd.evaluation.evaluator import answering
+from adaptd.learning.below import Below
 from adaptd.library.imageset import Gathered, ImageSet, spread_rows
 from adaptd.pace import Seen, ignore
 from adaptd.records import Domain
@@ -108,8 +109,12 @@ def predict_domains(
     batch_size: int,
     domains: Sequence[Domain] | None = None,
     seen: Seen = ignore,
+    below: Below | None = None,
 ) -> Predictions:
-    """Run a model over everything it is judged on: all domains, or the source and some others; `seen` is told how far it is."""
+    """Run a model over everything it is judged on: all domains, or the source and some others; `seen` is told how far it is.
+
+    What is `below` of it need not be run.
+    """
     tests: dict[int, Prediction] = {}
     unlabelled: dict[int, Prediction] = {}
     memories: dict[int, Prediction] = {}
@@ -118,7 +123,7 @@ def predict_domains(
     asked = images.domains if domains is None else tuple(dict.fromkeys((images.source, *domains)))
     known = images.open_test(images.source)
     assert known is not None
-    with answering(model, known.pixels.shape[1:], count_images(images, asked), batch_size, seen) as answer:
+    with answering(model, known.pixels.shape[1:], count_images(images, asked), batch_size, seen, below=below) as answer:
 
         def run(found: ImageSet) -> Prediction:
             return Prediction(answer(found), found.labels)

@@ -3,14 +3,15 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from shlex import quote
 
 from adaptd.errors import StoreConflict
 from adaptd.imports.delivery import Delivery
 from adaptd.project.settings import Settings
-from adaptd.records import SOURCE, SUPERVISED, Domain, DomainState, Episode, EventKind, Label, NewQuarantined, Purpose
+from adaptd.records import SOURCES, SUPERVISED, Domain, DomainState, Episode, EventKind, Label, NewQuarantined, Purpose
 from adaptd.store import NewEpisode, Store, Transaction
-from adaptd.text import printable
+from adaptd.text import printable, tell_count
 
 NOTHING_NEW = 0
 """The delivery of drops that brought none."""
@@ -26,6 +27,7 @@ class Imported:
     held_out: int
     quarantined: int
     duplicates: int
+    remark: str = ""
 
 
 def withdraw_source(tx: Transaction) -> None:
@@ -60,11 +62,29 @@ def commit(store: Store, delivery: Delivery, domain: Domain, ids: dict[str, int]
             tx.pauses.add(domain.name, f"intake.trigger is manual: `adaptd resume {quote(domain.name)}` starts it")
         tx.domains.set_state(domain.id, DomainState.QUEUED)
         episode = tx.episodes.add(new_episode(domain, delivery.number, delivery.classes, settings))
-        message = f"{domain.name}: {len(delivery.images)} images accepted, {delivery.unusable} files quarantined"
+        accepted, unusable = tell_count(len(delivery.images), "image"), tell_count(delivery.unusable, "file")
+        message = f"{domain.name}: {accepted} accepted, {unusable} quarantined"
         duplicates = delivery.duplicates
         tx.events.add(EventKind.DOMAIN_QUEUED, message, domain_id=domain.id, episode_id=episode.id, duplicates=duplicates)
+        remark = _tell_class_folders(delivery, settings)
+        if remark:
+            tx.events.add(EventKind.CLASS_FOLDERS, remark, domain_id=domain.id, episode_id=episode.id)
     train, test, held_out = (len(images) for _, images in delivery.parts)
-    return Imported(episode, train, test, held_out, delivery.unusable, delivery.duplicates)
+    return Imported(episode, train, test, held_out, delivery.unusable, delivery.duplicates, remark)
+
+
+def _tell_class_folders(delivery: Delivery, settings: Settings) -> str:
+    """That a drop seems to be labelled, and how its owner may have that used; empty where it is not."""
+    incoming = delivery.incoming
+    folders = incoming.find_class_folders(delivery.classes)
+    if incoming.name in SOURCES or not folders:
+        return ""
+    where = Path(settings.paths.state) / incoming.drops[0].path if incoming.drops else Path(incoming.where)
+    return (
+        f"the folders of {incoming.name} are named like classes ({', '.join(folders[:3])}{', …' if len(folders) > 3 else ''}), "
+        f"which is never taken for labels. If they are right, `adaptd labels import {quote(incoming.name)} {quote(str(where))}` "
+        "measures by them, and in the next drop put them into _test/"
+    )
 
 
 def _give_labels_again(tx: Transaction, domain: Domain, labels: dict[int, Label]) -> None:
@@ -104,7 +124,7 @@ def new_episode(domain: Domain, delivery: int, classes: Sequence[str], settings:
     config = settings.model_dump(mode="json")
     config["model"]["classes"] = list(classes)
     settings = Settings.model_validate_json(json.dumps(config))
-    method = SUPERVISED if domain.name == SOURCE else settings.method.name
+    method = SUPERVISED if domain.name in SOURCES else settings.method.name
     return NewEpisode(domain.id, method, settings.training.seed, config, settings.hash, delivery)
 
 

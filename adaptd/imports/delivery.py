@@ -12,7 +12,7 @@ from adaptd.imports.incoming import Incoming, Refused
 from adaptd.imports.splitting import hold_out, label_of, split_by_folder, split_source, tell_counts
 from adaptd.library.draft import Decoded, Draft
 from adaptd.project.settings import ENOUGH_TO_TELL, Settings
-from adaptd.records import SOURCE, NewImage, Quarantined, Reason, Split
+from adaptd.records import SOURCES, NewImage, Quarantined, Reason, Split
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def build_delivery(incoming: Incoming, draft: Draft, known: Known, classes: tupl
         FolderUnusable: no model can be made of this source.
         ConfigError: the source has a class that the settings do not list.
     """
-    if incoming.name == SOURCE:
+    if incoming.name in SOURCES:
         every_train, every_test, classes = split_source(incoming, draft, settings)
     else:
         every_train, every_test = split_by_folder(draft, incoming.listing)
@@ -115,7 +115,7 @@ def build_delivery(incoming: Incoming, draft: Draft, known: Known, classes: tupl
     shortage = _find_shortage(incoming, draft, train, test, before, settings.intake.minimum_images)
     if shortage is None and known.number == 1 and incoming.drops and settings.intake.known_drops != "adapt":
         shortage = _find_doubt(incoming, draft, train, test)
-    share = 0.0 if incoming.name == SOURCE or incoming.listing.test else settings.evaluation.held_out
+    share = 0.0 if incoming.name in SOURCES or incoming.listing.test else settings.evaluation.held_out
     learned, held_out = hold_out(train, share, settings.training.seed)
     return Delivery(
         incoming=incoming,
@@ -138,7 +138,7 @@ def _find_shortage(
     incoming: Incoming, draft: Draft, train: Sequence[Decoded], test: Sequence[Decoded], known: int, least: int
 ) -> str | None:
     """Why the new images are too few; of a source only the classes count."""
-    if len(train) >= least or incoming.name == SOURCE:
+    if len(train) >= least or incoming.name in SOURCES:
         return None
     if known and not train:
         return f"every image of {incoming.where} was in domain {incoming.name} before: there is nothing new to learn"

@@ -17,7 +17,7 @@ from adaptd.errors import ConfigError, EpisodeError, NothingToLearn, WeightsUnav
 from adaptd.files import remove, sync_trees
 from adaptd.imports.commit import Imported, commit, mark_unsynced, reserve, wait_for_more, withdraw_source
 from adaptd.imports.delivery import Delivery, Known, build_delivery
-from adaptd.imports.incoming import Incoming, list_domain_folder, list_drops, list_source_folder
+from adaptd.imports.incoming import Incoming, list_domain_folder, list_drops, list_source_folders
 from adaptd.imports.quarantine import move_to_quarantine
 from adaptd.imports.rewriting import write_again
 from adaptd.library.cache import remove_unfinished
@@ -25,7 +25,7 @@ from adaptd.library.draft import Draft, ShowProgress, decode_files
 from adaptd.library.preprocessing import Limits, Preprocessing
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
-from adaptd.records import Domain, Episode, VersionState
+from adaptd.records import NEW_SOURCE, SOURCE, Domain, Episode, Version, VersionState
 from adaptd.store import Store
 
 MODEL_KEYS = ("classes", "backbone", "image_size", "mean", "std", "projector_hidden", "projector_output")
@@ -47,12 +47,18 @@ class Importer:
     def _layout(self) -> Layout:
         return Layout(self.project.state)
 
-    def import_source(self, folder: Path) -> Imported:
-        """A labelled folder, one sub-folder a class; splits off a test set unless it brings `_test/`."""
-        self._check_source()
-        incoming = list_source_folder(folder)
-        with self.store.writing() as tx:
-            withdraw_source(tx)
+    def import_source(self, *folders: Path, again: bool = False) -> Imported:
+        """Labelled folders, one sub-folder a class; splits off a test set unless they bring `_test/`.
+
+        The source that is there is replaced where that is wanted `again`: only once the new one's episode is committed.
+        """
+        promoted = self._check_source(again=again)
+        incoming = list_source_folders(folders, SOURCE if promoted is None else NEW_SOURCE)
+        if promoted is not None:
+            self._check_successor(promoted, incoming)
+        else:
+            with self.store.writing() as tx:
+                withdraw_source(tx)
         return self._import_folder(incoming, ())
 
     def import_domain(self, folder: Path, name: str, test_folder: Path | None = None) -> Imported:
@@ -108,16 +114,32 @@ class Importer:
         move_to_quarantine(self.store, self._layout)
         return imported
 
-    def _check_source(self) -> None:
-        """Refuse what would fail only after all images are decoded."""
+    def _check_source(self, *, again: bool) -> Version | None:
+        """Refuse what would fail only after all images are decoded; the version that a new source would follow."""
         with self.store.reading() as tx:
-            newest = tx.versions.find_latest()
+            newest, promoted = tx.versions.find_latest(), tx.versions.find_latest(VersionState.PROMOTED)
         # The first version of all, rejected: the source may be trained again.
-        if newest is not None and (newest.version, newest.state) != (1, VersionState.REJECTED):
-            raise EpisodeError("the source was imported already: make another project for another source")
+        if newest is not None and (newest.version, newest.state) != (1, VersionState.REJECTED) and not again:
+            raise EpisodeError(
+                "the source was imported already: `adaptd source import DIR --again` replaces it, and says before what that "
+                "means; to extend it, give the old folder and the new one"
+            )
         weights = self.project.weights
         if weights is not None and not weights.is_file():
             raise WeightsUnavailable(f"there is no weights file {weights}: check --weights or model.weights")
+        return promoted
+
+    def _check_successor(self, promoted: Version, incoming: Incoming) -> None:
+        """Clients know the classes and the size of images, and all versions stand in one repository: these stay."""
+        with self.store.reading() as tx:
+            size = tx.episodes.get(promoted.episode_id).config["model"]["image_size"]
+        wanted = self.project.settings.model
+        classes = wanted.classes or tuple(sorted({file.label or "" for file in incoming.listing.train}))
+        if (classes, wanted.image_size) != (promoted.classes, size):
+            raise ConfigError(
+                f"a new source needs the classes {', '.join(promoted.classes)} and {size} px, which clients know, not "
+                f"{', '.join(classes)} and {wanted.image_size} px: make another project for other ones"
+            )
 
     def _check_model(self) -> tuple[str, ...]:
         """The classes of the promoted model, which must still be the one that the settings describe."""

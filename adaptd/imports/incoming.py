@@ -44,6 +44,11 @@ class Incoming:
         """Of the drops."""
         return [drop.id for drop in self.drops or ()]
 
+    def find_class_folders(self, classes: Sequence[str]) -> tuple[str, ...]:
+        """Folders that are named like classes, where all are, and there are several: somebody may have labelled the images."""
+        folders = {file.name.partition("/")[0] for file in self.listing.train if "/" in file.name}
+        return tuple(sorted(folders)) if len(folders) > 1 and folders <= set(classes) else ()
+
     def find_drop_to_leave(self, file: Found) -> int | None:
         """The drop that a file is to be moved out of if it cannot be used; None where it stays where it is.
 
@@ -69,10 +74,13 @@ class Incoming:
         return (drop_id, file.name) if drop_id else (None, printable(file.path))
 
 
-def list_source_folder(folder: Path) -> Incoming:
-    """A labelled folder, one sub-folder a class, perhaps with `_test/`."""
-    listing = list_source(folder)
-    return Incoming(SOURCE, str(folder), listing, _outside_of_classes(listing.strays))
+def list_source_folders(folders: Sequence[Path], name: str = SOURCE) -> Incoming:
+    """Labelled folders, one sub-folder a class, perhaps with `_test/`; several make one source."""
+    listings = [list_source(folder) for folder in folders]
+    train, test, strays = (
+        tuple(file for listing in listings for file in getattr(listing, part)) for part in ("train", "test", "strays")
+    )
+    return Incoming(name, ", ".join(map(str, folders)), Listing(train, test, strays), _outside_of_classes(strays))
 
 
 def list_domain_folder(folder: Path, name: str, test_folder: Path | None, classes: tuple[str, ...]) -> Incoming:

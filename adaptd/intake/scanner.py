@@ -36,10 +36,14 @@ class Drop:
     tree: Tree
 
 
+ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".7z", ".rar")
+
+
 class Untaken(StrEnum):
     """Why something in the inbox is not taken."""
 
     LOOSE = "loose"
+    ARCHIVE = "archive"
     LINK = "link"
     NAME = "name"
     UNREADABLE = "unreadable"
@@ -62,6 +66,10 @@ _MESSAGES = {
     Untaken.LOOSE: (
         "files that lie loose in the inbox are not taken, {count:,} of them ({names}). This makes them a domain NAME: "
         "mkdir {inbox}/NAME && find {inbox} -maxdepth 1 -type f ! -name '.*' -exec mv -t {inbox}/NAME {{}} +"
+    ),
+    Untaken.ARCHIVE: (
+        "archives in the inbox are not looked into, {count:,} of them ({names}): unpack each into a folder, "
+        "`unzip {inbox}/FILE.zip -d {inbox}/NAME` or `tar -xf FILE --one-top-level={inbox}/NAME`, and move it away"
     ),
     Untaken.LINK: "links in the inbox are never followed, {count:,} of them ({names}): put folders of images there",
     Untaken.NAME: (
@@ -160,7 +168,7 @@ class Scanner:
                     if is_clutter(entry.name) or is_temporary(entry.name):
                         continue
                     if not entry.is_dir(follow_symlinks=False):
-                        untaken[Untaken.LINK if entry.is_symlink() else Untaken.LOOSE].append(entry.name)
+                        untaken[_why_untaken(entry)].append(entry.name)
                     elif find_domain_name(entry.name) is None:
                         untaken[Untaken.NAME].append(entry.name)
                     else:
@@ -221,6 +229,12 @@ class Scanner:
             assert domain is not None
             drops.append(Drop(self._inbox / name, domain, verdict.state, verdict.why, known.tree))
         return Scan(tuple(drops), tuple(warnings), next_look)
+
+
+def _why_untaken(entry: "os.DirEntry[str]") -> Untaken:
+    if entry.is_symlink():
+        return Untaken.LINK
+    return Untaken.ARCHIVE if entry.name.lower().endswith(ARCHIVES) else Untaken.LOOSE
 
 
 def _warn(inbox: Path, kind: Untaken, names: list[str]) -> InboxWarning:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from adaptd.errors import LabelsRefused
-from adaptd.records import SOURCE, Domain, Image, Label, Purpose, Split
+from adaptd.records import SOURCES, Domain, Image, Label, Purpose, Split
 from adaptd.releases.given import read_taught
 from adaptd.store import Transaction
 
@@ -55,7 +55,7 @@ class Gallery:
 def read_gallery(tx: Transaction, name: str) -> Gallery:
     """A domain's; DomainUnknown where there is none, LabelsRefused where there is nothing to label."""
     domain, base = tx.domains.get_named(name), tx.versions.find_base()
-    if name == SOURCE:
+    if name in SOURCES:
         raise LabelsRefused("the source has labels: name a domain that came without")
     if base is None:
         raise LabelsRefused("there is no model yet, and so no classes to choose from: adaptd source import DIR")

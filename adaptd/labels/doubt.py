@@ -10,6 +10,7 @@ from adaptd.library.imageset import ImageSet
 from adaptd.project.layers import Project
 from adaptd.project.layout import Layout
 from adaptd.releases.images import join_sets
+from adaptd.releases.succession import find_source_version
 from adaptd.releases.weights import load_version
 from adaptd.store import Store
 
@@ -29,7 +30,8 @@ def find_doubts(project: Project, store: Store, gallery: Gallery) -> list[float]
     known = join_sets([take(cache, [key for key in ids if key in set(cache.ids.tolist())]) for cache in caches])
     pixels = take(ImageSet(known.ids, known.pixels), ids)
     with store.reading() as tx:
-        versions = [version for version in (tx.versions.get(1), tx.versions.find_base()) if version is not None]
+        first = find_source_version(tx.versions.list_all(), tx.episodes.list_all())
+        versions = [version for version in (first, tx.versions.find_base()) if version is not None]
     logits = [predict(load_version(layout, version), pixels, project.settings.evaluation.batch_size) for version in versions]
     doubts = find_doubt(logits[0], logits[-1]).tolist()
     return [*doubts, *([-1.0] * (len(gallery.teachable()) - len(images)))]

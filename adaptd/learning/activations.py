@@ -45,24 +45,27 @@ class Store:
     cut: Cut
     plan: Plan
 
-    def open(self, data: EpisodeData, show: Show) -> EpisodeData:
-        """The same data with activations, which are made where they are not there.
+    def open(self, data: EpisodeData, show: Show, *, changed: bool = True) -> EpisodeData:
+        """The same data with activations, which are made where they are not there; of changed views only if asked for.
 
         Raises:
             OSError: they do not fit on the disk.
         """
         sets = dict(self._list_sets(data))
+        passes = sum(len(images) * len(views) for images, views in sets.values())
+        sets = sets if changed else {name: (images, range(1)) for name, (images, _) in sets.items()}
         self._begin(sets)
         missing = [(name, view) for name, (_, views) in sets.items() for view in views if not self._file(name, view).is_file()]
         self._check_room(sum(self.count_bytes(len(sets[name][0])) for name, _ in missing))
         done, total = 0, sum(len(sets[name][0]) for name, _ in missing)
-        run = self._choose_pass(sum(len(images) * len(views) for images, views in sets.values())) if missing else self.cut.lower
+        run = self._choose_pass(passes) if missing else self.cut.lower
         for name, view in missing:
             self._write(name, sets[name][0], view, run, partial(_show_from, show, done, total))
             done += len(sets[name][0])
         opened = {name: self._view(name, images, views) for name, (images, views) in sets.items()}
         memories = tuple(opened[f"memory-{number}"] for number in range(len(data.memories)))
-        return EpisodeData(opened["source"], memories, opened.get("target"), opened.get("held-out"))
+        held_out = (opened.get("held-out"), opened.get("target-held-out"))
+        return EpisodeData(opened["source"], memories, opened.get("target"), *held_out)
 
     def count_bytes(self, images: int) -> int:
         """Of one view of so many images."""
@@ -77,12 +80,13 @@ class Store:
             yield "target", (data.target, every)
         if data.held_out_source is not None:
             yield "held-out", (data.held_out_source, range(1))
+        if data.held_out_target is not None:
+            yield "target-held-out", (data.held_out_target, range(1))
 
     def _begin(self, sets: dict[str, tuple[ImageSet, range]]) -> None:
         """Keep files that are there only where they are of the same weights, images and views."""
-        digest = hashlib.sha256(repr((self.cut.shape, self.plan.seed, self.plan.augmentation, self.plan.warp)).encode())
-        for key, value in self.cut.lower.state_dict().items():
-            digest.update(key.encode() + value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        facts = (self.cut.shape, self.plan.seed, self.plan.augmentation, self.plan.warp, self.cut.lower.digest())
+        digest = hashlib.sha256(repr(facts).encode())
         for name, (images, _) in sets.items():
             digest.update(name.encode() + images.ids.tobytes())
         index = json.dumps({"schema": "adaptd.activations/1", "sha256": digest.hexdigest()}).encode()

@@ -21,7 +21,7 @@ class EpisodeData:
     """The labelled source, the memories of past domains with pseudo-labels, and the new domain, without labels.
 
     `held_out_source`, images of the source that no episode learns from, says what the model reaches at home; without it the
-    source's own have to do. No method learns from it.
+    source's own have to do. On `held_out_target` the model is judged. No method learns from them.
 
     The bank holds one row for each image, in this order: source, memories, target.
     """
@@ -30,6 +30,7 @@ class EpisodeData:
     memories: tuple[ImageSet, ...] = ()
     target: ImageSet | None = None
     held_out_source: ImageSet | None = None
+    held_out_target: ImageSet | None = None
 
     def __post_init__(self) -> None:
         if any(known.labels is None for known in (self.source, *self.memories)):

@@ -4,6 +4,7 @@ The cut for the last stage is found in any convolutional encoder whose outer par
 resolution falls for the last time.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,13 @@ class Lower(nn.Module):
         normalised = (images - self.mean) / self.std
         activations: Tensor = self.encoder(normalised.contiguous(memory_format=torch.channels_last))
         return activations
+
+    def digest(self) -> str:
+        """Of its weights."""
+        found = hashlib.sha256()
+        for key, value in self.state_dict().items():
+            found.update(key.encode() + value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        return found.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

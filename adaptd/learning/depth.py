@@ -8,8 +8,10 @@ from typing import Any
 import torch
 
 from adaptd.learning.activations import Show, Store, count_changed
+from adaptd.learning.allocation import keep_freed_memory
 from adaptd.learning.backbones import LENETS, Classifier
 from adaptd.learning.batches import EpisodeData
+from adaptd.learning.below import Below
 from adaptd.learning.cut import cut, find_last_stage
 from adaptd.learning.plan import Plan
 from adaptd.learning.settings import Depth
@@ -29,12 +31,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What a training is made of, once it is decided what is trained; and what the report tells of that."""
+    """What a training is made of, once it is decided what is trained; and what the report tells of that.
+
+    `below` has the activations, where there are any.
+    """
 
     model: Classifier
     data: EpisodeData
     plan: Plan
     report: dict[str, Any]
+    below: Below | None = None
 
 
 def make_ready(model: Classifier, data: EpisodeData, plan: Plan, folder: Path, show: Show = lambda _done, _total: None) -> Ready:
@@ -62,11 +68,28 @@ def make_ready(model: Classifier, data: EpisodeData, plan: Plan, folder: Path, s
     views = 1 + count_changed(plan)
     told |= {"views": views, "bytes": views * store.count_bytes(count_images(data))}
     log.info("trained: %s (%s); %s views of each image are run through the rest once", depth, why, views)
-    return Ready(parts.upper, store.open(data, show), plan, {DEPTH: told})
+    opened = store.open(data, show)
+    return Ready(parts.upper, opened, plan, {DEPTH: told}, Below(depth, parts, opened))
+
+
+def find_below(
+    model: Classifier, data: EpisodeData, plan: Plan, folder: Path, show: Show = lambda _done, _total: None
+) -> Below | None:
+    """The first of these activations, those of images as they are; None where everything is trained.
+
+    Arguments as of `make_ready`, which then makes the others.
+    """
+    depth, _ = choose_depth(model, data, plan)
+    if depth == "all":
+        return None
+    limit_threads(plan)
+    parts = cut(model.to(plan.device), depth)
+    return Below(depth, parts, Store(folder, parts, replace(plan, depth=depth)).open(data, show, changed=False))
 
 
 def limit_threads(plan: Plan) -> None:
-    """Let torch work with the plan's threads, also before anything is trained."""
+    """Let torch work with the plan's threads, also before anything is trained, and in memory that it keeps."""
+    keep_freed_memory()
     torch.set_num_threads(plan.threads)
 
 

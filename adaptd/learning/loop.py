@@ -14,6 +14,7 @@ from math import isfinite
 import torch
 
 from adaptd.errors import CheckpointError, NonFiniteSteps
+from adaptd.learning.allocation import keep_freed_memory
 from adaptd.learning.augment import Augmentation
 from adaptd.learning.backbones import Classifier
 from adaptd.learning.batches import Batch, Batches, EpisodeData
@@ -24,7 +25,7 @@ from adaptd.learning.parameters import under
 from adaptd.learning.plan import Plan, falling
 from adaptd.learning.reports import Outcome, StepReport, Tally
 from adaptd.learning.stepper import NotFinite
-from adaptd.learning.survey import Surveys, survey, survey_all, training_mode
+from adaptd.learning.survey import Surveys, choose_rows, survey, survey_all, training_mode
 from adaptd.learning.timing import Timing
 from adaptd.learning.watch import Watch
 
@@ -47,6 +48,7 @@ class Training:
         self.watch = Watch(self.model, data, plan)
         self._begun = False
         self._timing = Timing()
+        keep_freed_memory()
         torch.set_num_threads(plan.threads)
 
     @property
@@ -68,7 +70,12 @@ class Training:
     @property
     def seconds_per_image(self) -> float:
         """What it takes the model to look at an image; 0 before it has."""
-        return self._tally.survey_seconds / sum(map(len, self.data.every))
+        return self._tally.survey_seconds / self.survey_images
+
+    @property
+    def survey_images(self) -> int:
+        """How many images the first look at everything is at."""
+        return sum(map(len, choose_rows(self.model, self.data, keys=self.method.needs_keys)))
 
     def begin(self) -> None:
         """Look at everything for the first time; nothing to do where that was done."""
@@ -76,7 +83,7 @@ class Training:
             return
         start = time.perf_counter()
         torch.set_num_threads(self.plan.threads)
-        surveys = survey_all(self.model, self.data)
+        surveys = survey_all(self.model, self.data, keys=self.method.needs_keys)
         self._tally.survey_seconds = time.perf_counter() - start
         self.watch.begin(surveys.target)
         if self.watch.trust is not None:

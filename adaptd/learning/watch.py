@@ -13,11 +13,12 @@ from torch import Tensor
 
 from adaptd.learning.backbones import Classifier
 from adaptd.learning.batches import EpisodeData
-from adaptd.learning.health import Health, Look, check_collapse, examine
+from adaptd.learning.health import POORER, Health, Look, check_collapse, examine
 from adaptd.learning.plan import Plan
+from adaptd.learning.quick import Pass
 from adaptd.learning.seeding import generator
 from adaptd.learning.survey import Survey, survey
-from adaptd.learning.trust import Trust, compare
+from adaptd.learning.trust import ALIKE, NEARLY_ALL, Trust, compare
 from adaptd.library.imageset import ImageSet
 
 COMPARED = 1000
@@ -51,7 +52,7 @@ class Watch:
         count = min(COMPARED, len(known), len(target.logits))
         rows = self._draw(len(target.logits), count)
         compared = examine(target.logits[rows], target.features[rows])
-        self.trust = self._compare(compared, known, self._draw(len(known), count).numpy())
+        self.trust = self._compare(compared, known, self._draw(len(known), count).numpy(), target.encode)
         watched = self._draw(len(target.logits), WATCHED)
         self.looks = [examine(target.logits[watched], target.features[watched])]
 
@@ -85,8 +86,10 @@ class Watch:
         return {"agreement": health.agreement, "balance": health.balance, "nuclear norm": health.nuclear_norm}
 
     def describe(self) -> dict[str, Any]:
-        """For reports: the domain beside the source, and every look at it."""
+        """For reports: the domain beside the source, every look at it, and what would have counted against it."""
+        limits = {"spread": ALIKE, "largest": NEARLY_ALL, "balance": POORER, "lost_classes": self._plan.max_lost_classes}
         return {
+            "limits": limits,
             "trust": None if self.trust is None else self.trust.to_json(),
             "health": [{"step": each.step, **asdict(each.health)} for each in self.looks],
         }
@@ -104,8 +107,8 @@ class Watch:
         """The same rows each time."""
         return torch.randperm(size, generator=generator(self._plan.seed, "watch"))[:count].sort().values
 
-    def _compare(self, target: Look, known: ImageSet, rows: NDArray[np.int64]) -> Trust:
-        seen = survey(self._model, known.unlabelled(), rows)
+    def _compare(self, target: Look, known: ImageSet, rows: NDArray[np.int64], encode: Pass) -> Trust:
+        seen = survey(self._model, known.unlabelled(), rows, encode=encode)
         assert seen.features is not None
         names = self._model.settings.classes
         largest = names[int(np.argmax(target.counts))]

@@ -1,7 +1,8 @@
 """One untrusted image → verified RGB at working size. A refusal is ImageRejected; many files at once are in `draft`.
 
-Accepted are JPEG, PNG, WebP, GIF, BMP and TIFF, whatever the file is called. Of an animation or a multi-page file the
-first frame counts. 32-bit and floating-point samples are refused: they have no range to scale from.
+Accepted are JPEG, PNG, WebP, AVIF, GIF, BMP, TIFF and, with the extra `heif`, HEIC, whatever the file is called. Of an
+animation or a multi-page file the first frame counts. 32-bit and floating-point samples are refused: they have no range to
+scale from.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 # Naming the plugins keeps Pillow from loading all of its formats when a file is none of these.
 from PIL import (
+    AvifImagePlugin,
     BmpImagePlugin,
     GifImagePlugin,
     Image,
@@ -28,11 +30,30 @@ from PIL import (
 
 from adaptd.errors import ImageRejected
 from adaptd.library.preprocessing import Limits, Preprocessing
-from adaptd.library.reading import read_untrusted
+from adaptd.library.reading import find_archive, read_untrusted
 from adaptd.records import Reason
 
-_PLUGINS = (BmpImagePlugin, GifImagePlugin, JpegImagePlugin, PngImagePlugin, TiffImagePlugin, WebPImagePlugin)
-_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
+try:
+    import pillow_heif
+except ImportError:
+    _HEIC: tuple[str, ...] = ()
+else:
+    # One picture of a file, by one thread: the others would cost memory, and the time of a decoder is counted.
+    pillow_heif.register_heif_opener(thumbnails=False, depth_images=False, aux_images=False, decode_threads=1)
+    _HEIC = ("HEIF",)
+AvifImagePlugin.DEFAULT_MAX_THREADS = 1
+
+_PLUGINS = (
+    AvifImagePlugin,
+    BmpImagePlugin,
+    GifImagePlugin,
+    JpegImagePlugin,
+    PngImagePlugin,
+    TiffImagePlugin,
+    WebPImagePlugin,
+)
+_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", *_HEIC)
+_HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 _MAGIC = (b"\xff\xd8", b"\x89PNG", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF")
 _FOREIGN = {b"8BPS": "Photoshop", b"%!PS": "PostScript", b"%PDF": "PDF", b"\0\0\1\0": "icon", b"<svg": "SVG"}
 
@@ -81,6 +102,13 @@ def decode_bytes(data: bytes, preprocessing: Preprocessing, limits: Limits) -> D
         raise _rejection(data, error) from error
     pixels = np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
     return DecodedImage(pixels, hashlib.sha256(data).hexdigest(), len(data), width, height)
+
+
+def convert_picture(image: Image.Image, preprocessing: Preprocessing, limits: Limits) -> NDArray[np.uint8]:
+    """The pixels of a picture that somebody has decoded already: uint8 [3, S, S]. Raises ImageRejected."""
+    _check_pixels(*image.size, limits)
+    square = _square(_plain(image), preprocessing.image_size, _orientation(image))
+    return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
 
 
 def measure_pixels(data: bytes) -> int:
@@ -190,9 +218,15 @@ def _rejection(data: bytes, error: Exception) -> ImageRejected:
 
 
 def _unidentified(data: bytes) -> ImageRejected:
-    accepted = "accepted are JPEG, PNG, WebP, GIF, BMP and TIFF"
+    accepted = "accepted are JPEG, PNG, WebP, AVIF, GIF, BMP, TIFF and HEIC"
+    if archive := find_archive(data):
+        return archive
+    if data[4:8] == b"ftyp" and data[8:12] in _HEIC_BRANDS and not _HEIC:
+        return ImageRejected(
+            Reason.FORMAT, "HEIC, which needs the package pillow-heif: pip install 'adaptd[heif]', then restore it"
+        )
     if data[4:8] == b"ftyp":
-        return ImageRejected(Reason.FORMAT, f"HEIC, AVIF or video; {accepted}")
+        return ImageRejected(Reason.FORMAT, f"a video, or another kind of HEIF; {accepted}")
     for magic, name in _FOREIGN.items():
         if data.startswith(magic):
             return ImageRejected(Reason.FORMAT, f"{name}; {accepted}")

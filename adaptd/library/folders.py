@@ -90,6 +90,16 @@ def blaming(folder: Path) -> Iterator[None]:
         raise FolderUnusable(f"{folder} cannot be read: {error.strerror}; make all of it readable for adaptd") from error
 
 
+def list_files(folder: Path) -> tuple[Path, ...]:
+    """Every file below a folder, sorted, whatever it is for. Folders that are links, or cannot be read, stand for themselves."""
+    found: list[Path] = []
+    for here, folders, files in os.walk(folder, onerror=lambda problem: found.append(Path(problem.filename))):
+        folders[:] = [name for name in folders if not is_passed_over(name)]
+        links = [name for name in folders if Path(here, name).is_symlink()]
+        found.extend(Path(here, name) for name in (*files, *links) if not is_passed_over(name))
+    return tuple(sorted(found))
+
+
 def list_test_set(folder: Path) -> Listing:
     """Labelled test images: `<class>/**`."""
     folder = _require_folder(folder)

@@ -146,9 +146,10 @@ class _Pool:
             self._failed_starts += 1
             if self._failed_starts >= _MAX_FAILED_STARTS:
                 raise IntakeError(f"the decoder does not start (exit code {exit_code}); run `adaptd doctor`")
-        if decoder.jobs:
-            yield from self._blame(decoder.jobs.popleft(), exit_code)
-        self._waiting.extendleft(reversed(decoder.jobs))
+        suspect, *others = decoder.jobs or (None,)
+        self._waiting.extendleft(reversed(others))
+        if suspect is not None:
+            yield from self._blame(suspect, exit_code)
         if self._waiting:
             self._start()
 
@@ -159,7 +160,7 @@ class _Pool:
         elif row in self._suspects:
             yield row, {"reason": Reason.CRASHED, "detail": f"the decoder died on it twice (exit code {exit_code})"}
         else:
-            # Perhaps somebody else killed the decoder. A second death on the same file is no coincidence.
+            # Perhaps somebody else killed the decoder. The next one begins with this file: dead again, it is no coincidence.
             self._suspects.add(row)
             self._waiting.appendleft(job)
 

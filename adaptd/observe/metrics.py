@@ -1,5 +1,6 @@
 """The daemon's metrics: read from the store when Prometheus asks, so that they outlive restarts. The server has its own."""
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +20,8 @@ from prometheus_client.registry import Collector
 from adaptd import __version__
 from adaptd.errors import StoreError
 from adaptd.evaluation.metrics import summarize
-from adaptd.observe.status import find_outcome, find_running
+from adaptd.observe.status import DAEMON, find_outcome, find_running, list_warnings
+from adaptd.project.lock import Holder
 from adaptd.records import REFUSED, DomainState, Episode, EpisodeState, Purpose, Reason, VersionState
 from adaptd.releases.matrix import MatrixKeeper
 from adaptd.releases.served import read_accuracies
@@ -54,6 +56,9 @@ class DaemonCollector(Collector):
         try:
             with self._store.reading() as tx:
                 known = [*_intake(tx), *_episodes(tx), *_versions(tx, self._model), *_accuracies(tx)]
+                domains = {domain.id: domain for domain in tx.domains.list_all()}
+                warnings = list_warnings(tx, domains, find_running(tx), Holder(os.getpid(), DAEMON, dict(health)))
+                known.append(_gauge("adaptd_warnings", "What a person should look at: `adaptd status` tells.", len(warnings)))
                 known.append(_gauge("adaptd_backward_transfer_ratio", "BWT of R.", summarize(self._matrices.read(tx)).bwt))
         except StoreError:
             # The daemon's own state still tells that something is wrong, and of what is not known there are no figures.

@@ -7,8 +7,8 @@ from adaptd.library.thumbnails import Thumbnails
 from adaptd.project.layout import Layout
 from adaptd.records import Image
 
-SIDE = 96
-"""Pixels of a picture, at most."""
+SIDE, LARGE = 96, 512
+"""Pixels of a picture, at most: small, and enlarged."""
 
 
 class StoredPictures:
@@ -17,11 +17,11 @@ class StoredPictures:
     def __init__(self, state: Path) -> None:
         self._layout, self._thumbnails = Layout(state), Thumbnails()
 
-    def find_png(self, image: Image) -> bytes | None:
+    def find_png(self, image: Image, *, large: bool = False) -> bytes | None:
         """The image from its delivery's cache, else from its domain's memory, which is kept for longer; else None."""
         folders = [self._layout.cache(image.domain_id, image.delivery, image.split)]
         folders += sorted(self._layout.memories.glob(f"{image.domain_id}-*"), reverse=True)
-        found = (self._thumbnails.find_png(folder, image.id, SIDE) for folder in folders)
+        found = (self._thumbnails.find_png(folder, image.id, LARGE if large else SIDE) for folder in folders)
         return next((png for png in found if png is not None), None)
 
     def find_insight(self, episode_id: int) -> Insight | None:

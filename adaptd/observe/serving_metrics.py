@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-ENDPOINTS = ("infer", "predict", "model", "repository", "health", "metrics", "other")
+ENDPOINTS = ("infer", "predict", "model", "repository", "health", "metrics", "page", "other")
 """Every value of the label `endpoint`."""
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

@@ -14,7 +14,7 @@ SCHEMA = "adaptd.versions/2"
 def describe_versions(tx: Transaction, models: Path) -> list[dict[str, Any]]:
     """Every version, oldest first."""
     episodes = {episode.id: episode for episode in tx.episodes.list_all()}
-    names = {domain.id: domain.name for domain in tx.domains.list_all()}
+    names = {d.id: d.name for d in tx.domains.list_some({episode.domain_id for episode in episodes.values()})}
     served = tx.versions.find_latest(VersionState.PROMOTED)
     return [
         {

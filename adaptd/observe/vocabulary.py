@@ -14,6 +14,7 @@ EVENTS: dict[EventKind, tuple[Tone, str]] = {
     EventKind.DROP_REFUSED: ("bad", "A drop cannot be taken out of the inbox; it is tried again now and then."),
     EventKind.DROP_STUCK: ("bad", "Something of a drop cannot be moved; it is tried again now and then."),
     EventKind.DOMAIN_QUEUED: ("plain", "A drop's images were accepted, and an episode waits for its turn."),
+    EventKind.CLASS_FOLDERS: ("plain", "A drop's folders are named like classes; that was not used, and how to use it is told."),
     EventKind.DROP_COMPARED: ("plain", "A drop was compared with the source and every known domain: whether it is new."),
     EventKind.DROP_MERGED: ("plain", "A drop that is no new domain joined the one it is known as, as a further delivery."),
     EventKind.IMPORT_FAILED: ("bad", "A drop could not be read at all."),
@@ -30,6 +31,10 @@ EVENTS: dict[EventKind, tuple[Tone, str]] = {
     EventKind.VERSION_FORCED: ("bad", "A person overruled the gate."),
     EventKind.VERSION_EXPORTED_AGAIN: ("plain", "A promoted version's files were lost, and were made again from its weights."),
     EventKind.VERSION_RETIRED: ("plain", "A version was taken out of the models folder, as export.keep_versions says."),
+    EventKind.SOURCE_REPLACED: (
+        "plain",
+        "A new source took the old one's place: a lineage of versions begins, domains are forgotten.",
+    ),
     EventKind.PAUSED: ("plain", "A person paused a domain, or everything."),
     EventKind.RESUMED: ("plain", "A person let it go on."),
     EventKind.RETRIED: ("plain", "A person queued a domain again, maybe with other settings."),

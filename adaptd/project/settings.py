@@ -142,6 +142,7 @@ class ServingSettings(Section):
 
     host: str = Field("127.0.0.1", description="address; anything but loopback needs a token")
     port: Port = Field(8080, description="port; 0: any free one")
+    grpc_port: Port = Field(0, description="port of the Open Inference Protocol over gRPC, at the same address; 0: none")
     token: str = Field("", pattern=VISIBLE_PATTERN, description="clients must send it as `Authorization: Bearer …`; empty: none")
     device: str = Field(
         "auto",

@@ -1,4 +1,7 @@
-"""adaptd.toml as `adaptd init` writes it, every setting with its description. `python -m adaptd.project.toml` prints it."""
+"""adaptd.toml as `adaptd init` writes it: what differs from the defaults, every other setting as a comment.
+
+`python -m adaptd.project.toml` prints it. [model] is written whole: a model stays what it was made with.
+"""
 
 import json
 from collections.abc import Mapping
@@ -10,14 +13,19 @@ from adaptd.project.settings import Settings
 from adaptd.sections import Section
 
 HEAD = """\
-# adaptd.toml: every setting with its default. Environment variables ADAPTD_SECTION__KEY go before this file,
-# options of the command line before both. `adaptd config show --origin` tells where each value comes from.
+# adaptd.toml: every setting with its description. A line that begins with `#key =` shows a default, which may get better with the
+# next adaptd: take the # away to set it yourself. [model] is what the model is made with, and stays.
+# Environment variables ADAPTD_SECTION__KEY go before this file, options of the command line before both.
+# `adaptd config show --origin` tells where each value comes from.
 # Methods other than the chosen one have sections of their own, which may stand here too: docs/configuration.md.
 """
 
+WHOLE = "model"
+"""The section whose defaults are written, too."""
+
 
 def render_toml(values: Mapping[str, Any] | None = None) -> str:
-    """A whole adaptd.toml: every key with its description and, unless `values` has `section.key`, its default.
+    """A whole adaptd.toml: every key with its description, set where `values` has another value for it than its default.
 
     Of the methods' sections, the chosen one's and those with a value of their own.
     """
@@ -39,7 +47,8 @@ def _render(name: str, section: type[Section], values: Mapping[str, Any]) -> lis
     lines = ["", f"[{name}]  # {_one_line(section.__doc__)}"]
     for key, field in list_keys(section).items():
         value = values.get(f"{name}.{key}", field.default)
-        lines += [f"# {field.description}{_allowed(field.annotation)}", f"{key} = {_to_toml(value)}"]
+        is_set = name == WHOLE or _to_toml(value) != _to_toml(field.default)
+        lines += [f"# {field.description}{_allowed(field.annotation)}", f"{'' if is_set else '#'}{key} = {_to_toml(value)}"]
     return lines
 
 

@@ -118,6 +118,8 @@ def export_onnx(model: Classifier, path: Path, opset: int, facts: Facts, exporte
     Raises:
         ExportFailed: the exporter cannot do it.
     """
+    if opset > (newest := onnx.defs.onnx_opset_version()):  # after its work, dynamo would find that out too
+        raise ExportFailed(f"there is no opset {opset} in onnx {onnx.__version__}: set [export] opset to {newest} or less")
     size = model.settings.image_size
     # A copy on the CPU in eval mode: the model may be in the middle of something.
     deployed = Deployed(copy.deepcopy(model).cpu().requires_grad_(False)).eval()

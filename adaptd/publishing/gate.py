@@ -29,7 +29,8 @@ from adaptd.project.settings import GateSettings
 from adaptd.publishing.card import GateOutcome
 from adaptd.publishing.first import REMEDY, find_weaknesses
 from adaptd.publishing.significance import binomial_tail, find_change, stands_out
-from adaptd.records import SOURCE
+from adaptd.records import SOURCES
+from adaptd.text import tell_count, tell_points
 
 LEVEL = 0.05
 """The chance of rejecting, over all domains, a candidate that is as good as the promoted version."""
@@ -151,6 +152,7 @@ def judge(
     figures = {f"{each.domain} ({each.kind})": _figures(each) for each in comparisons}
     against = _too_weak(comparisons[0], classes)
     unsure: dict[str, str] = {}
+    told: list[str] = []
     for place, comparison in enumerate(comparisons):
         tolerance = settings.max_source_loss if place == 0 else settings.max_domain_loss
         found = [*_objections(comparison, settings, tolerance, level)]
@@ -160,6 +162,8 @@ def judge(
             against += found
         against += _worn_away(comparison, (best or {}).get(comparison.domain), TOTAL * tolerance, level)
         against += _collapsed(comparison, settings.min_class_share, classes)
+        if comparison.kind != "classes":
+            told.append(_in_words(comparison, tolerance))
     if settings.estimates == "ignore":
         unsure = {}
     if against or unsure:
@@ -167,8 +171,7 @@ def judge(
         return GateOutcome(passed=False, reasons=(*against, *(unsure.values() if against else held)), figures=figures)
     if all(comparison.promoted is None for comparison in comparisons):
         return GateOutcome(passed=True, reasons=("It is the first version: nothing was promoted before.",), figures=figures)
-    told = (comparison for comparison in comparisons if comparison.kind != "classes")
-    return GateOutcome(passed=True, reasons=tuple(map(_in_words, told)), figures=figures)
+    return GateOutcome(passed=True, reasons=tuple(told), figures=figures)
 
 
 def _too_weak(source: Comparison, classes: Sequence[str]) -> list[str]:
@@ -190,7 +193,7 @@ def _objections(comparison: Comparison, settings: GateSettings, tolerance: float
         return
     scores = _score(comparison)
     if scores.loss > tolerance and scores.is_significant(LIKELY if comparison.is_new else level):
-        yield f"{_in_words(comparison)[:-1]}: a loss of {scores.loss:.1%}, allowed: {tolerance:.1%}."
+        yield f"{_in_words(comparison)[:-1]}: a loss of {tell_points(scores.loss)}, allowed: {tell_points(tolerance)}."
     if comparison.kind == "test" and scores.negative is not None:
         rate = scores.negative / scores.n
         limit = settings.max_negative_flips
@@ -209,8 +212,9 @@ def _worn_away(comparison: Comparison, best: Best | None, tolerance: float, leve
     loss = best.value - scores.after
     if loss > tolerance and stands_out((best.value, best.n), (scores.after, scores.n), level):
         yield (
-            f"On {_place(comparison)}, measured accuracy is {scores.after:.1%} on {scores.n} images, and was {best.value:.1%} "
-            f"with version {best.version}: a loss of {loss:.1%} since then, allowed: {tolerance:.1%}."
+            f"On {_place(comparison)}, measured accuracy is {scores.after:.1%} on {tell_count(scores.n, 'image')}, "
+            f"and was {best.value:.1%} "
+            f"with version {best.version}: a loss of {tell_points(loss)} since then, allowed: {tell_points(tolerance)}."
         )
 
 
@@ -267,16 +271,27 @@ def _figures(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _in_words(comparison: Comparison) -> str:
+def _in_words(comparison: Comparison, tolerance: float | None = None) -> str:
+    """How it stands; and why it passed, where a tolerance is given."""
     if comparison.promoted is None:
         return f"On {_place(comparison)}, there is nothing to compare with."
     scores = _score(comparison)
-    helped = f": {_HELPED[scores.find_change()]}" if comparison.kind == "taught" else ""
+    remark = "" if tolerance is None else _why_passed(scores, tolerance)
+    if comparison.kind == "taught":
+        remark = f": {_HELPED[scores.find_change()]}"
     return (
         f"On {_place(comparison)}, {_WORDS[comparison.kind]} went from {scores.before:.1%} to {scores.after:.1%} "
-        f"on {scores.n} images{helped}."
+        f"on {tell_count(scores.n, 'image')}{remark}."
     )
 
 
+def _why_passed(scores: _Scores, tolerance: float) -> str:
+    if scores.loss <= 0:
+        return ": no loss"
+    if scores.loss > tolerance:
+        return f": within chance (allowed: {tell_points(tolerance)})"
+    return f": a loss of {tell_points(scores.loss)} (allowed: {tell_points(tolerance)})"
+
+
 def _place(comparison: Comparison) -> str:
-    return "the source" if comparison.domain == SOURCE else f"domain {comparison.domain}"
+    return "the source" if comparison.domain in SOURCES else f"domain {comparison.domain}"

@@ -21,6 +21,7 @@ from adaptd.publishing.parity import batches, spread
 from adaptd.publishing.session import open_session, run_session
 from adaptd.records import SOURCE
 from adaptd.silence import silenced
+from adaptd.text import tell_points
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ def _judge(figures: Quantization, max_loss: float) -> GateOutcome:
     loss = figures.float_accuracy - figures.accuracy
     reason = (
         f"On the source, measured accuracy is {figures.accuracy:.1%} in int8 and {figures.float_accuracy:.1%} in float "
-        f"on {figures.n} images: a loss of {loss:.1%}, allowed: {max_loss:.1%}."
+        f"on {figures.n:,} images: a loss of {tell_points(loss)}, allowed: {tell_points(max_loss)}."
     )
     return GateOutcome(passed=loss <= max_loss, reasons=(reason,), figures=figures.model_dump())
 

@@ -12,7 +12,7 @@ from adaptd.project.renamed import rename_settings
 from adaptd.project.settings import Settings
 from adaptd.publishing.card import Ancestor, Facts, RowEntry
 from adaptd.publishing.gate import Best
-from adaptd.records import Accuracy, Episode, Version
+from adaptd.records import NEW_SOURCE, SOURCE, SUPERVISED, Accuracy, Episode, Version
 from adaptd.releases.lineage import find_best, find_chain
 from adaptd.releases.matrix import best_known
 from adaptd.store import Transaction
@@ -62,7 +62,7 @@ def hash_settings(settings: Settings, episode: Episode) -> str:
 
 def read_facts(tx: Transaction, candidate: Candidate, name: str, preprocessing: Preprocessing) -> Facts:
     """What goes into the card and the ONNX file of a model of this name."""
-    names = {domain.id: domain.name for domain in tx.domains.list_all()}
+    names = {domain.id: SOURCE if domain.name == NEW_SOURCE else domain.name for domain in tx.domains.list_all()}
     model = candidate.model.settings
     return Facts(
         model=name,
@@ -75,7 +75,7 @@ def read_facts(tx: Transaction, candidate: Candidate, name: str, preprocessing: 
         backbone=model.backbone,
         classes=model.classes,
         preprocessing=preprocessing,
-        lineage=_lineage(tx, candidate.parent, names),
+        lineage=() if candidate.episode.method == SUPERVISED else _lineage(tx, candidate.parent, names),
         row=tuple(_entry(accuracy, names) for accuracy in best_known(candidate.row, lambda found: found.domain_id).values()),
         weights_sha256=candidate.weights_sha256,
         config_hash=candidate.config_hash,
@@ -95,7 +95,8 @@ def _lineage(tx: Transaction, parent: Version | None, names: dict[int, str]) -> 
     while parent is not None:
         episode = tx.episodes.get(parent.episode_id)
         ancestors.append(Ancestor(version=parent.version, episode=episode.number or 0, domain=names[episode.domain_id]))
-        parent = None if parent.parent is None else tx.versions.get(parent.parent)
+        is_first = parent.parent is None or (episode.method == SUPERVISED and parent.restores is None)
+        parent = None if is_first else tx.versions.get(parent.parent or 0)
     return tuple(reversed(ancestors))
 
 

@@ -4,7 +4,7 @@ One transaction says so, then pixels go; those that a kill leaves the next start
 are what committed episodes came to, and the cards of published versions tell the same. Versions that learned from it stay.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -17,6 +17,7 @@ from adaptd.project.lock import find_holder, publishing_alone
 from adaptd.records import Domain, DomainState, EpisodeState, EventKind, Split, VersionState
 from adaptd.releases.lineage import PUBLISHED, find_learned
 from adaptd.store import Store, Transaction
+from adaptd.text import tell_count
 
 AT_WORK = (DomainState.ARRIVING, DomainState.SETTLED, DomainState.QUEUED, DomainState.TRAINING)
 NOTHING = 0
@@ -44,7 +45,8 @@ class Prospect:
 
     def tell(self) -> Iterator[str]:
         """In sentences."""
-        yield f"{self.name}: {self.images:,} images, {self.memory:,} of them in memory, {self.labels:,} labels that people gave"
+        images, labels = tell_count(self.images, "image"), tell_count(self.labels, "label")
+        yield f"{self.name}: {images}, {self.memory:,} of them in memory, {labels} that people gave"
         if self.learned:
             yield f"versions that learned from it stay as they are: {', '.join(map(str, self.learned))}{self._tell_served()}"
         if self.row is not None:
@@ -97,17 +99,21 @@ def forget_domain(store: Store, state: Path, name: str) -> str:
     with publishing_alone(state):
         with store.writing() as tx:
             domain = _get_forgettable(tx, state, name)
-            message = _forget(tx, domain)
+            message = forget_rows(tx, domain)
             unwanted = list(_list_unwanted(tx, Layout(state), domain.id))
         for path in unwanted:
             try_to_remove(path)
     return message
 
 
-def sweep_forgotten(store: Store, layout: Layout) -> None:
-    """Remove pixels that a killed process did not get to; only while the project is ours alone and nobody imports."""
+def sweep_forgotten(store: Store, layout: Layout, only: Collection[int] | None = None) -> None:
+    """Remove pixels that a killed process did not get to; only while the project is ours alone and nobody imports.
+
+    Of those with the ids `only`, who were forgotten a moment ago, nobody imports anything yet.
+    """
     with store.reading() as tx:
-        unwanted = [path for d in tx.domains.list_all() if d.forgotten for path in _list_unwanted(tx, layout, d.id)]
+        forgotten = [d.id for d in tx.domains.list_all() if d.forgotten and (only is None or d.id in only)]
+        unwanted = [path for key in forgotten for path in _list_unwanted(tx, layout, key)]
     for path in unwanted:
         try_to_remove(path)
 
@@ -115,7 +121,9 @@ def sweep_forgotten(store: Store, layout: Layout) -> None:
 def _get_forgettable(tx: Transaction, state: Path, name: str) -> Domain:
     domain = tx.domains.get_named(name)
     if domain.position == 0:
-        raise EpisodeError(f"{name} cannot be forgotten, every episode learns from it: make another project for another source")
+        raise EpisodeError(
+            f"{name} cannot be forgotten, every episode learns from it: `adaptd source import DIR --again` replaces it"
+        )
     is_next = domain.state in {DomainState.DONE, DomainState.REJECTED} and tx.drops.list_waiting(domain.id)
     if domain.state in AT_WORK or is_next or tx.episodes.find_unfinished(domain.id) is not None:
         doing = "has drops that wait" if is_next else f"is {domain.state}"
@@ -130,7 +138,7 @@ def _get_forgettable(tx: Transaction, state: Path, name: str) -> Domain:
     return domain
 
 
-def _forget(tx: Transaction, domain: Domain) -> str:
+def forget_rows(tx: Transaction, domain: Domain, why: str = "forgotten by `adaptd forget`", *, can_return: bool = True) -> str:
     """All rows at once."""
     mine = [episode for episode in tx.episodes.list_all() if episode.domain_id == domain.id]
     tx.memories.replace(domain.id, [])
@@ -144,7 +152,7 @@ def _forget(tx: Transaction, domain: Domain) -> str:
     tx.domains.forget(domain.id, max((episode.id for episode in mine), default=0))
     kept = any(drop.files for drop in tx.drops.list_all(domain.id))
     again = f"`adaptd retry {quote(domain.name)}` learns from its originals again" if kept else "drop its images to learn again"
-    tx.domains.set_state(domain.id, DomainState.SKIPPED, f"forgotten by `adaptd forget`; {again}")
+    tx.domains.set_state(domain.id, DomainState.SKIPPED, f"{why}; {again}" if can_return else why)
     tx.events.add(EventKind.FORGOTTEN, f"{domain.name} was forgotten: its memory, labels and images", domain_id=domain.id)
     return f"{domain.name} is forgotten: {again}"
 

@@ -10,7 +10,7 @@ from adaptd.library.imageset import Gathered, ImageSet
 from adaptd.library.memories import find_forgotten, find_memory_episodes
 from adaptd.library.preprocessing import Preprocessing
 from adaptd.project.layout import Layout
-from adaptd.records import Domain, Episode, EpisodeState, Split
+from adaptd.records import SUPERVISED, Domain, Episode, EpisodeState, Split
 from adaptd.releases.given import Given, read_given
 from adaptd.store import Transaction
 
@@ -109,6 +109,8 @@ def read_image_sets(tx: Transaction, layout: Layout, learning: Episode | None = 
     learned = {(episode.domain_id, episode.delivery) for episode in done}
     remembered = find_memory_episodes(done)
     memories = {d.id: layout.memory(d.id, remembered[d.id]) for d in domains if d.position and d.id in remembered}
+    if learning is not None and learning.method == SUPERVISED:
+        domains, memories = [], {}  # a source, which may begin a lineage: what is known of older ones does not count
     if learning is not None:
         learned.add((learning.domain_id, learning.delivery))
         if learning.domain_id not in {domain.id for domain in domains}:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from adaptd.library.memories import find_memory_episodes
-from adaptd.records import Accuracy, AccuracyKind, Episode, Version, VersionState
+from adaptd.records import SUPERVISED, Accuracy, AccuracyKind, Episode, Version, VersionState
 
 PUBLISHED = (VersionState.PROMOTED, VersionState.RETIRED)
 
@@ -32,7 +32,7 @@ def find_learned(versions: Sequence[Version], episodes: Sequence[Episode], domai
     learning, learned = {episode.id: episode for episode in episodes}, set[int]()
     for version in versions:  # each comes after what it began with
         episode = learning[version.episode_id]
-        base = version.parent if episode.base is None else episode.base
+        base = version.parent if episode.base is None and episode.method != SUPERVISED else episode.base
         if episode.domain_id == domain_id or (version.restores or base) in learned:
             learned.add(version.version)
     return tuple(sorted(learned))

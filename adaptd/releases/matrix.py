@@ -6,16 +6,19 @@ from typing import TypeVar
 
 from adaptd.evaluation.matrix import Entry, Matrix
 from adaptd.library.memories import find_forgotten
-from adaptd.records import Accuracy, AccuracyKind, EpisodeState, Estimator, Version
+from adaptd.records import SUPERVISED, Accuracy, AccuracyKind, EpisodeState, Estimator, Version
 from adaptd.store import Transaction
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 def read_matrix(tx: Transaction) -> Matrix:
-    """R from the store: a row for each committed episode, a column for each placed domain."""
-    domains = sorted((d for d in tx.domains.list_all() if d.position is not None), key=lambda d: d.position or 0)
-    episodes = sorted((e for e in tx.episodes.list_all(EpisodeState.DONE)), key=lambda e: e.number or 0)
+    """R from the store: a row for each committed episode since the source's, a column for each domain of one."""
+    done = sorted((e for e in tx.episodes.list_all(EpisodeState.DONE)), key=lambda e: e.number or 0)
+    begun = max((row for row, episode in enumerate(done) if episode.method == SUPERVISED), default=0)
+    episodes = done[begun:]
+    every = {domain.id: domain for domain in tx.domains.list_all()}
+    domains = [every[key] for key in dict.fromkeys(episode.domain_id for episode in episodes)]
     first_version: dict[int, Version] = {}
     for version in tx.versions.list_all():
         first_version.setdefault(version.episode_id, version)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from adaptd.evaluation.predictions import DomainImages, Predictions, predict_domains
 from adaptd.learning.backbones import Classifier
+from adaptd.learning.below import Below
 from adaptd.pace import Seen, ignore
 from adaptd.project.layout import Layout
 from adaptd.records import Domain, Version
@@ -16,9 +17,17 @@ class VersionModels:
     Ask it for few: it keeps every model until it goes itself.
     """
 
-    def __init__(self, layout: Layout, images: DomainImages, batch_size: int, seen: Seen = ignore, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        images: DomainImages,
+        batch_size: int,
+        seen: Seen = ignore,
+        device: str = "cpu",
+        below: Below | None = None,
+    ) -> None:
         self._layout, self._images, self._batch_size, self._seen = layout, images, batch_size, seen
-        self._device = device
+        self._device, self._below = device, below
         self._models: dict[str, Classifier] = {}
         self._predictions: dict[str, Predictions] = {}
 
@@ -33,7 +42,8 @@ class VersionModels:
         known = self._predictions.get(version.weights_sha256)
         if known is not None:
             return known
-        predictions = predict_domains(self.load(version), self._images, self._batch_size, domains, self._seen)
+        model = self.load(version)
+        predictions = predict_domains(model, self._images, self._batch_size, domains, self._seen, self._below)
         if domains is None:
             self._predictions[version.weights_sha256] = predictions
         return predictions

@@ -10,5 +10,5 @@ def read_accuracies(tx: Transaction, version: Version) -> dict[str, Accuracy]:
     numbers = [number for number in (version.restores, version.version) if number is not None]
     accuracies = [accuracy for number in numbers for accuracy in tx.accuracies.list_for(number)]
     known = best_known(accuracies, lambda accuracy: accuracy.domain_id)
-    domains = sorted((d for d in tx.domains.list_all() if d.id in known), key=lambda domain: domain.position or 0)
+    domains = sorted(tx.domains.list_some(known), key=lambda domain: domain.position or 0)
     return {domain.name: known[domain.id] for domain in domains}

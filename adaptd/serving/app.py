@@ -4,7 +4,6 @@ Routed by hand, as docs/decisions/0007-what-we-write-by-hand.md explains.
 """
 
 import asyncio
-import hmac
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -15,13 +14,12 @@ from starlette.types import Receive, Scope, Send
 from adaptd.errors import ClientLeft, NothingPublished, RequestRefused
 from adaptd.observe.serving_metrics import ServingMetrics
 from adaptd.serving.endpoints import Endpoints, Request
-from adaptd.serving.http import Answer, BodyReader, Budget, Held, error_answer, find_header
+from adaptd.serving.http import CLIENT_LEFT, Answer, BodyReader, Budget, Header, Held, error_answer, find_header, is_token
+from adaptd.serving.page import FILES
 
 log = logging.getLogger("adaptd.serving")
 
-CLIENT_LEFT = 499
-"""The status that is counted, since nobody is left to be sent one."""
-
+PAGE = "page"
 NOTHING_HERE = "there is nothing at this address"
 
 
@@ -30,9 +28,22 @@ class Route:
     """How one address is answered. Open ones need no token: an orchestrator asks them, and they tell nothing worth hiding."""
 
     endpoint: str
-    method: str
+    methods: str
     answer: Callable[[Request], Awaitable[Answer]]
     open: bool = False
+
+    def describe(self, status: int) -> tuple[Header, ...]:
+        """What a client that was refused must know of it; a browser asks a person for the token as a password."""
+        challenge = b'Basic realm="adaptd"' if self.endpoint == PAGE else b"Bearer"
+        known: dict[int, Header] = {
+            401: (b"www-authenticate", challenge),
+            405: (b"allow", self.methods.replace("/", ", ").encode()),
+        }
+        return (known[status],) if status in known else ()
+
+    def takes(self, method: str) -> bool:
+        """Whether it answers to this method."""
+        return method in self.methods.split("/") or (method == "HEAD" and self.takes("GET"))
 
 
 class Application:
@@ -62,6 +73,9 @@ class Application:
         self._request_seconds = request_seconds
         self._token = token.encode()
         self._fixed = {
+            "": Route(PAGE, "GET/POST", endpoints.page),
+            **{path: Route(PAGE, "GET", endpoints.page_file, open=True) for path in FILES},
+            "/openapi.json": Route("model", "GET", endpoints.openapi, open=True),
             "/v2": Route("model", "GET", endpoints.server),
             "/v2/health/live": Route("health", "GET", endpoints.live, open=True),
             "/v2/health/ready": Route("health", "GET", endpoints.ready, open=True),
@@ -82,7 +96,7 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         start = time.perf_counter()
-        endpoint, held = "other", Held(self._budget)
+        endpoint, route, held = "other", None, Held(self._budget)
         try:
             route, version = self._find(scope["path"])
             endpoint = route.endpoint
@@ -93,7 +107,7 @@ class Application:
             self._metrics.answered(endpoint, CLIENT_LEFT, time.perf_counter() - start)
             return
         except RequestRefused as refusal:
-            answer = error_answer(refusal.status, str(refusal))
+            answer = error_answer(refusal.status, str(refusal), *(route.describe(refusal.status) if route else ()))
         except NothingPublished as problem:
             answer = error_answer(503, str(problem))
         # Nothing a client sends may end the server, or leave the client without an answer.
@@ -127,17 +141,18 @@ class Application:
 
     def _check(self, scope: Scope, route: Route) -> None:
         if self._token and not route.open:
-            scheme, _, given = (find_header(scope["headers"], b"authorization") or b"").partition(b" ")
-            if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._token):
+            given = find_header(scope["headers"], b"authorization") or b""
+            # A browser cannot be told to send a Bearer header, but asks for a password.
+            if not is_token(given, self._token, as_password=route.endpoint == PAGE):
                 raise RequestRefused(401, "this server wants its token, as `Authorization: Bearer TOKEN`")
-        if scope["method"] != route.method and not (scope["method"] == "HEAD" and route.method == "GET"):
-            raise RequestRefused(405, f"use {route.method} here")
+        if not route.takes(scope["method"]):
+            raise RequestRefused(405, f"use {route.methods.replace('/', ' or ')} here")
 
     async def _read(self, scope: Scope, receive: Receive, version: str | None, held: Held) -> Request:
         """The whole request; its body only where one is awaited."""
         headers = scope["headers"]
         if scope["method"] != "POST":
-            return Request(headers, scope["query_string"], b"", version, scope["state"]["gone"])
+            return Request(scope["path"], headers, scope["query_string"], b"", version, scope["state"]["gone"])
         try:
             async with asyncio.timeout(self._request_seconds):
                 body = await self._bodies.read(headers, receive, held)
@@ -147,4 +162,4 @@ class Application:
         if encoding is not None and encoding != b"identity":
             body = await asyncio.to_thread(self._bodies.unpack, body, encoding.lower())
             held.add(len(body))
-        return Request(headers, scope["query_string"], body, version, scope["state"]["gone"])
+        return Request(scope["path"], headers, scope["query_string"], body, version, scope["state"]["gone"])

@@ -114,7 +114,7 @@ class Catalogue:
     async def _load_old(self, version: int) -> Model:
         loop = asyncio.get_running_loop()
         if not await loop.run_in_executor(self._loader, (self.folder / str(version)).is_dir):
-            raise RequestRefused(404, f"{self.name} has no version {version}")
+            raise RequestRefused(404, f"{self.name} has no version {version}: {self._describe_range()}")
         model = await loop.run_in_executor(self._loader, self._try_to_load, version)
         if model is None:
             raise RequestRefused(503, f"version {version} of {self.name} is unusable: {self.refusals[version][1]}")
@@ -122,6 +122,12 @@ class Catalogue:
         while len(self._old) > KEPT_OLD:
             self._old.popitem(last=False)
         return model
+
+    def _describe_range(self) -> str:
+        if not self.versions:
+            return "it has none yet"
+        count, first, last = len(self.versions), self.versions[0], self.versions[-1]
+        return f"it has {first}" if first == last else f"it has {count} from {first} to {last}"
 
     def _try_to_load(self, version: int) -> Model | None:
         """The version, warm; None where it is bad, which is remembered until its files change."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 from adaptd.errors import ClientLeft, ImageRejected, RequestRefused
 from adaptd.library.decode import measure_pixels
@@ -10,12 +11,19 @@ from adaptd.records import Reason
 from adaptd.serving.predictions import decode_image
 from adaptd.serving.session import Images, Model
 from adaptd.serving.turns import HEAVY, Share, Turns
-from adaptd.serving.uploads import is_form, read_uploads
+from adaptd.serving.uploads import Upload, has_many, read_uploads
 
 THREADS = 3
 """Two for large images, and one that they leave to small ones."""
 LEAST_COST = 100_000
 """Of a small image, in pixels: opening it costs something too."""
+
+
+class Decoded(NamedTuple):
+    """A file's pixels, or why it was refused, with the name that its client gave it."""
+
+    image: Images | ImageRejected
+    name: str | None
 
 
 class Decoding:
@@ -34,9 +42,7 @@ class Decoding:
         self._turns = Turns(THREADS)
         self.requests = 0
 
-    async def decode(
-        self, body: bytes, content_type: bytes, model: Model, gone: Callable[[], bool]
-    ) -> list[Images | ImageRejected]:
+    async def decode(self, body: bytes, content_type: bytes, model: Model, gone: Callable[[], bool]) -> list[Decoded]:
         """Each file's pixels, or why it was refused; RequestRefused where all of them are too much."""
         self.requests += 1
         try:
@@ -44,20 +50,19 @@ class Decoding:
         finally:
             self.requests -= 1
 
-    async def _decode(
-        self, body: bytes, content_type: bytes, model: Model, gone: Callable[[], bool]
-    ) -> list[Images | ImageRejected]:
+    async def _decode(self, body: bytes, content_type: bytes, model: Model, gone: Callable[[], bool]) -> list[Decoded]:
         share = Share()
-        files = await self._read(share, body, content_type)
-        decoded: list[Images | ImageRejected] = []
-        for data, pixels in files:
+        decoded: list[Decoded] = []
+        for upload, pixels in await self._read(share, body, content_type):
             if gone():
                 raise ClientLeft("the client left before its images were decoded")
             if share.seconds > self._max_seconds:
                 raise RequestRefused(
                     413, f"decoding the images takes more than {self._max_seconds:g} seconds: send fewer at once"
                 )
-            decoded.append(await self._decode_file(share, data, pixels, model))
+            found = upload.content
+            image = found if isinstance(found, ImageRejected) else await self._decode_file(share, found, pixels, model)
+            decoded.append(Decoded(image, upload.name))
         return decoded
 
     async def _decode_file(self, share: Share, data: bytes, pixels: int, model: Model) -> Images | ImageRejected:
@@ -69,10 +74,10 @@ class Decoding:
         cost = LEAST_COST + max(pixels, HEAVY)
         return await self._turns.run(share, cost, lambda: decode_image(data, model, self._limits))
 
-    async def _read(self, share: Share, body: bytes, content_type: bytes) -> list[tuple[bytes, int]]:
+    async def _read(self, share: Share, body: bytes, content_type: bytes) -> list[tuple[Upload, int]]:
         """The files with their pixels. One alone is bounded by its own limits, and its bytes are a guess that costs nothing."""
-        if not is_form(content_type):
-            return [(data, len(data)) for data in read_uploads(body, content_type)]
+        if not has_many(content_type):
+            return [(upload, len(body)) for upload in read_uploads(body, content_type)]
         files = await self._turns.run(share, len(body), lambda: _measure(read_uploads(body, content_type)))
         total = sum(pixels for _, pixels in files)
         if total > self._max_pixels:
@@ -84,5 +89,5 @@ class Decoding:
         self._turns.close()
 
 
-def _measure(files: list[bytes]) -> list[tuple[bytes, int]]:
-    return [(data, measure_pixels(data)) for data in files]
+def _measure(files: list[Upload]) -> list[tuple[Upload, int]]:
+    return [(upload, measure_pixels(upload.content) if isinstance(upload.content, bytes) else 0) for upload in files]

@@ -1,5 +1,7 @@
 """The HTTP edge below routing: reading a bounded body, unpacking it, answers as ASGI messages. Knows no models."""
 
+import binascii
+import hmac
 import json
 import zlib
 from collections.abc import Iterable
@@ -16,6 +18,8 @@ JSON: Header = (b"content-type", b"application/json")
 BINARY: Header = (b"content-type", b"application/octet-stream")
 
 MAX_MESSAGE = 500
+CLIENT_LEFT = 499
+"""The status that is counted, since nobody is left to be sent one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +42,23 @@ def json_answer(document: Any, status: int = 200) -> Answer:
     return Answer(status, json.dumps(document, ensure_ascii=False).encode())
 
 
-def error_answer(status: int, message: str) -> Answer:
+def error_answer(status: int, message: str, *headers: Header) -> Answer:
     """`{"error": …}`, with what a client needs to go on."""
-    extra: dict[int, tuple[Header, ...]] = {503: ((b"retry-after", b"1"),), 401: ((b"www-authenticate", b"Bearer"),)}
-    return Answer(status, json.dumps({"error": message[:MAX_MESSAGE]}).encode(), (JSON, *extra.get(status, ())))
+    again = ((b"retry-after", b"1"),) if status == 503 else ()
+    return Answer(status, json.dumps({"error": message[:MAX_MESSAGE]}).encode(), (JSON, *again, *headers))
+
+
+def is_token(authorization: bytes, token: bytes, *, as_password: bool = False) -> bool:
+    """Whether a header's value gives the token, compared in a time that tells nothing."""
+    scheme, _, given = authorization.partition(b" ")
+    if as_password and scheme.lower() == b"basic":
+        try:
+            given = binascii.a2b_base64(given).partition(b":")[2]
+        except binascii.Error:
+            return False
+    elif scheme.lower() != b"bearer":
+        return False
+    return hmac.compare_digest(given.strip(), token)
 
 
 def find_header(headers: Iterable[Header], name: bytes) -> bytes | None:

@@ -53,8 +53,8 @@ def parse_infer(body: bytes, header_length: bytes | None, model: Model, max_batc
         (tensor,) = document["inputs"]
         if numbers is not None and tensor["data"] == MARK:
             tensor["data"] = numbers
-        images = _images(tensor, tensors, model, max_batch_size)
-        outputs = _wanted(document)
+        images = read_images(tensor, tensors, model, max_batch_size)
+        outputs = read_outputs(document)
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise RequestRefused(400, f"the request must have exactly one input, {INPUT}, as the protocol describes it") from problem
     identity = document.get("id")
@@ -88,7 +88,8 @@ def _parse_json(text: bytes) -> dict[str, Any]:
     return document
 
 
-def _images(tensor: dict[str, Any], tensors: memoryview, model: Model, max_batch_size: int) -> Images:
+def read_images(tensor: dict[str, Any], tensors: memoryview, model: Model, max_batch_size: int) -> Images:
+    """The input of a request, as the protocol's JSON describes it; `tensors` are the bytes that came beside."""
     if tensor["name"] != INPUT:
         raise RequestRefused(400, f"unexpected inference input {tensor['name']!r}: the model's input is {INPUT}")
     if tensor["datatype"] != "UINT8":
@@ -128,7 +129,8 @@ def _from_json(data: Any, shape: list[int]) -> Images:
     return values.astype(np.uint8).reshape(shape)
 
 
-def _wanted(document: dict[str, Any]) -> tuple[WantedOutput, ...]:
+def read_outputs(document: dict[str, Any]) -> tuple[WantedOutput, ...]:
+    """What a request wants to hear; everything, where it does not say."""
     binary = bool((document.get("parameters") or {}).get("binary_data_output", False))
     outputs = document.get("outputs")
     if not outputs:
@@ -147,16 +149,22 @@ def _wanted(document: dict[str, Any]) -> tuple[WantedOutput, ...]:
     return tuple(wanted)
 
 
-def render_infer(model: Model, request: InferRequest, outputs: Outputs) -> tuple[bytes, int | None]:
-    """The response's body, and the length of its JSON part where binary tensors follow."""
-    described: list[dict[str, Any]] = []
-    tail: list[bytes] = []
+def describe_outputs(
+    model: Model, request: InferRequest, outputs: Outputs
+) -> tuple[tuple[dict[str, Any], ...], tuple[bytes | None, ...]]:
+    """Each output that was asked for, in the protocol's words; and its bytes, where it is not among them."""
+    found = []
     for wanted in request.outputs:
         values = outputs[OUTPUTS.index(wanted.name)]
-        description, data = _classify(wanted, values, model) if wanted.classification else _plain(wanted, values)
-        described.append(description)
-        if data is not None:
-            tail.append(data)
+        found.append(_classify(wanted, values, model) if wanted.classification else _plain(wanted, values))
+    described, data = zip(*found, strict=True)
+    return described, data
+
+
+def render_infer(model: Model, request: InferRequest, outputs: Outputs) -> tuple[bytes, int | None]:
+    """The response's body, and the length of its JSON part where binary tensors follow."""
+    described, data = describe_outputs(model, request, outputs)
+    tail = [each for each in data if each is not None]
     document: dict[str, Any] = {"model_name": model.name, "model_version": str(model.version)}
     if request.id is not None:
         document["id"] = request.id

@@ -3,13 +3,14 @@
 import asyncio
 import errno
 import gc
+import importlib.util
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from adaptd.connections import BACKLOG, make_server
+from adaptd.connections import BACKLOG, Server, make_server
 from adaptd.errors import ConfigError, ServingError
 from adaptd.library.preprocessing import Limits
 from adaptd.machine import cpu_count, is_loopback
@@ -24,6 +25,7 @@ from adaptd.serving.endpoints import Endpoints
 from adaptd.serving.http import BodyReader, Budget
 from adaptd.serving.statistics import Run, Statistics
 
+INSTALL_EXTRA = "pip install 'adaptd[grpc]'"
 SWITCH_SECONDS = 0.0005
 """A finished run must not wait Python's usual 5 ms for its turn while requests are being read."""
 
@@ -85,15 +87,17 @@ def run_server(settings: ServingSettings, folder: Path, limits: Limits, announce
         settings.device,
     )
     catalogue.refresh()
-    model = catalogue.current
-    what = f"version {model.version} of {model.name}" if model else f"nothing yet: waiting for a first version in {folder}"
-    announce(f"listening on {describe_address(listener)}, serving {what}")
     sys.setswitchinterval(SWITCH_SECONDS)
-    asyncio.run(_serve(settings, catalogue, metrics, limits, listener))
+    asyncio.run(_serve(settings, catalogue, metrics, limits, listener, announce))
 
 
 async def _serve(
-    settings: ServingSettings, catalogue: Catalogue, metrics: ServingMetrics, limits: Limits, listener: socket.socket
+    settings: ServingSettings,
+    catalogue: Catalogue,
+    metrics: ServingMetrics,
+    limits: Limits,
+    listener: socket.socket,
+    announce: Callable[[str], None],
 ) -> None:
     statistics = Statistics()
 
@@ -104,25 +108,31 @@ async def _serve(
     batcher = Batcher(settings.max_batch_size, settings.max_queue, observe)
     metrics.watch_queue(lambda: batcher.depth)
     decoding = Decoding(limits, settings.max_request_pixels, settings.max_decode_seconds)
-    endpoints = Endpoints(catalogue, batcher, metrics, statistics, decoding)
-    application = Application(
-        endpoints,
-        metrics,
-        BodyReader(settings.max_request_bytes),
-        Budget(settings.max_held_bytes),
-        settings.request_seconds,
-        settings.token,
-    )
+    endpoints, budget = Endpoints(catalogue, batcher, metrics, statistics, decoding), Budget(settings.max_held_bytes)
+    bodies = BodyReader(settings.max_request_bytes)
+    application = Application(endpoints, metrics, bodies, budget, settings.request_seconds, settings.token)
     watcher = asyncio.create_task(catalogue.watch(settings.poll_seconds))
     try:
-        await _run(application, settings, listener)
+        server = _make_server(application, settings)
+        if settings.grpc_port:
+            server.beside.append(await _start_grpc(settings, endpoints, metrics, budget))
+        announce(f"listening on {describe_address(listener)}, {_describe(settings, catalogue)}")
+        await server.serve(sockets=[listener])
     finally:
         watcher.cancel()
         for part in (catalogue, batcher, endpoints):
             part.close()
 
 
-async def _run(application: Application, settings: ServingSettings, listener: socket.socket) -> None:
+def _describe(settings: ServingSettings, catalogue: Catalogue) -> str:
+    model = catalogue.current
+    beside = f"; gRPC on port {settings.grpc_port}" if settings.grpc_port else ""
+    if model is None:
+        return f"serving nothing yet: waiting for a first version in {catalogue.folder}{beside}"
+    return f"serving version {model.version} of {model.name}{beside}"
+
+
+def _make_server(application: Application, settings: ServingSettings) -> Server:
     server = make_server(
         application,
         settings.max_connections,
@@ -133,4 +143,29 @@ async def _run(application: Application, settings: ServingSettings, listener: so
         signal.signal(number, server.handle_exit)
     # What lives from here on is short-lived; collecting it must not walk through everything that was imported.
     gc.freeze()
-    await server.serve(sockets=[listener])
+    return server
+
+
+async def _start_grpc(
+    settings: ServingSettings, endpoints: Endpoints, metrics: ServingMetrics, budget: Budget
+) -> Callable[[], Awaitable[None]]:
+    """Answer over gRPC too; how to leave."""
+    from adaptd.serving.rpc import RpcServer  # noqa: PLC0415 (packages of the extra)
+
+    server = RpcServer(settings, endpoints, metrics, budget)
+    await server.start()
+    return server.stop
+
+
+def check_grpc(settings: ServingSettings) -> None:
+    """Refuse a port for gRPC where its packages are not installed."""
+    missing = [name for name in ("grpc", "google.protobuf") if settings.grpc_port and not _is_installed(name)]
+    if missing:
+        raise ConfigError(f"serving.grpc_port needs the packages of the extra grpc: {INSTALL_EXTRA}, or set it to 0")
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # of the package that it is in
+        return False

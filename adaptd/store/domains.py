@@ -1,14 +1,14 @@
 """Domains: names, order of adaptation, states."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import Select, and_, exists, func, insert, not_, select, update
 
 from adaptd.errors import DomainUnknown
 from adaptd.records import Domain, DomainState, EpisodeState, VersionState
-from adaptd.store.repository import Repository, fields, only
+from adaptd.store.repository import Repository, fields, in_chunks, only
 from adaptd.store.tables import domains, episodes, versions
 
 
@@ -50,6 +50,13 @@ class Domains(Repository):
         """In the order in which they came."""
         return tuple(_record(row) for row in self._connection.execute(_select().order_by(domains.c.id)))
 
+    def list_some(self, domain_ids: Collection[int]) -> tuple[Domain, ...]:
+        """Those of these that are there, in the order in which they came."""
+        found: list[Domain] = []
+        for chunk in in_chunks(sorted(domain_ids)):
+            found += map(_record, self._connection.execute(_select().where(domains.c.id.in_(chunk)).order_by(domains.c.id)))
+        return tuple(found)
+
     def set_state(self, domain_id: int, state: DomainState, reason: str | None = None) -> None:
         """Move a domain on; `reason` explains failed and skipped ones."""
         stored = DomainState.DONE if state is DomainState.REJECTED else state
@@ -68,6 +75,13 @@ class Domains(Repository):
     def forgotten_stamp(self) -> int:
         """Changes whenever a domain is forgotten."""
         return int(self._connection.execute(select(func.sum(domains.c.forgotten + 1))).scalar() or 0)
+
+    def replace_source(self, old: int, new: int, name: str) -> None:
+        """Another domain is the source; the old one gets a name and a position of its own."""
+        source = self.get(old)
+        last: int = self._connection.execute(select(func.max(domains.c.position))).scalar() or 0
+        self._connection.execute(update(domains).where(domains.c.id == old).values(name=name, position=last + 1))
+        self._connection.execute(update(domains).where(domains.c.id == new).values(name=source.name, position=source.position))
 
     def place(self, domain_id: int) -> int:
         """Give a domain the next position unless it has one, and return it."""

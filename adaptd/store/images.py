@@ -1,18 +1,13 @@
 """Images: what is in a domain, by content."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import Row, Select, delete, func, insert, select, update
 
 from adaptd.records import Image, ImageState, NewImage, Split
-from adaptd.store.repository import Repository
+from adaptd.store.repository import Repository, in_chunks
 from adaptd.store.tables import domains, images, labels
-
-T = TypeVar("T")
-
-CHUNK = 1000
-"""Rows in one statement: well under every driver's limit of parameters."""
 
 
 class Images(Repository):
@@ -111,6 +106,12 @@ class Images(Repository):
         statement = select(images.c.id).where(images.c.domain_id == domain_id, images.c.split == split).limit(1)
         return self._connection.execute(statement).first() is not None
 
+    def count_labels(self, domain_id: int) -> dict[str, int]:
+        """How many of a domain's training images came with each label."""
+        mine = (images.c.domain_id == domain_id, images.c.split == Split.TRAIN, images.c.label.is_not(None))
+        statement = select(images.c.label, func.count()).where(*mine).group_by(images.c.label)
+        return dict(self._connection.execute(statement).all())
+
     def list_parts(self, domain_id: int) -> tuple[tuple[int, Split], ...]:
         """Which splits of which deliveries a domain has images in."""
         statement = select(images.c.delivery, images.c.split).where(images.c.domain_id == domain_id).distinct()
@@ -140,8 +141,3 @@ def _record(row: Row[Any]) -> Image:
     values: tuple[Any, ...] = tuple(row)
     key, domain_id, sha256, size_bytes, name, split, state, *rest = values
     return Image(key, domain_id, sha256, size_bytes, name, Split(split), ImageState(state), *rest)
-
-
-def in_chunks(items: Sequence[T]) -> Iterable[Sequence[T]]:
-    """As many as go into one statement."""
-    return (items[start : start + CHUNK] for start in range(0, len(items), CHUNK))

@@ -7,8 +7,7 @@ from datetime import datetime
 from sqlalchemy import delete, func, insert, select
 
 from adaptd.records import Label, Purpose, Split
-from adaptd.store.images import in_chunks
-from adaptd.store.repository import Repository, fields
+from adaptd.store.repository import Repository, fields, in_chunks
 from adaptd.store.tables import images, labels
 
 

@@ -1,12 +1,17 @@
 """What all repositories share: a connection inside an open transaction, and the clock. Each kind has its own module."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Insert, Row
 
 from adaptd.errors import StoreConflict
+
+T = TypeVar("T")
+
+CHUNK = 1000
+"""Rows in one statement: well under every driver's limit of parameters."""
 
 
 class Repository:
@@ -36,3 +41,8 @@ def only(row: Row[Any] | None, what: str) -> Row[Any]:
     if row is None:
         raise StoreConflict(f"there is no {what}")
     return row
+
+
+def in_chunks(items: Sequence[T]) -> Iterable[Sequence[T]]:
+    """As many as go into one statement."""
+    return (items[start : start + CHUNK] for start in range(0, len(items), CHUNK))

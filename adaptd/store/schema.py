@@ -5,7 +5,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 from adaptd.errors import StoreNotADatabase, StoreTooNew, StoreTooOld
 from adaptd.store.engine import translated
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
 """All revisions, oldest first; a test keeps this equal to migrations/."""
 
 HEAD = REVISIONS[-1]

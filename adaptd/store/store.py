@@ -9,6 +9,7 @@ from typing import Self
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
+from adaptd.store.curves import Curves
 from adaptd.store.domains import Domains
 from adaptd.store.drops import Drops, Pauses
 from adaptd.store.engine import Address, describe, is_busy, open_engine, parse_url, translated
@@ -38,6 +39,7 @@ class Transaction:
         self.quarantine = Quarantine(connection, clock)
         self.episodes = Episodes(connection, clock)
         self.checkpoints = Checkpoints(connection, clock)
+        self.curves = Curves(connection, clock)
         self.memories = Memories(connection, clock)
         self.labels = Labels(connection, clock)
         self.versions = Versions(connection, clock)

@@ -202,6 +202,15 @@ checkpoints = Table(
     UniqueConstraint("episode_id", "step"),
 )
 
+curves = Table(
+    "curves",
+    metadata,
+    Column("episode_id", ForeignKey("episodes.id"), primary_key=True),
+    Column("step", Integer, primary_key=True, autoincrement=False),
+    # Losses, multipliers and health at that step, for people.
+    Column("live", JSON, nullable=False),
+)
+
 memories = Table(
     "memories",
     metadata,

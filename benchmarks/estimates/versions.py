@@ -5,7 +5,6 @@ A share of every target is held out of training, as the product does it; of the 
 
 import argparse
 import json
-import os
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -67,8 +66,7 @@ def train_versions(ground: Ground, settings: Settings, method: str, out: Path, s
         out.mkdir(parents=True, exist_ok=True)
         source = out / f"source-{seed}.safetensors"
         train_source(ground.recipe, settings, source, show)
-        unfinished = out / f"{method}-{seed}.{os.getpid()}"
-        unfinished.mkdir()
+        unfinished = out / f"{method}-{seed}.unfinished"
         cell = run_cell(ground.recipe, settings, method, source, show, unfinished)
         replace_file(unfinished / "cell.json", json.dumps(cell).encode())
         unfinished.rename(folder)

@@ -141,7 +141,7 @@ def test_the_gap_closed(tmp_path):
         }
         report |= {"constraint_active_ratio": {}, "memory_purity": 0.9}
         common = {"seed": 0, "R": [[0.9, 0.5], [0.8, acc]], "acc_targets": acc, "bwt": None, "steps": 7, "seconds": 60.0}
-        return {"method": method, "acc": acc, "episodes": [report], "commit": "c", **common}
+        return {"method": method, "acc": acc, "domains": ["a", "b"], "episodes": [report], "commit": "c", **common}
 
     rows = [row("source-only", 0.5), row("grcl", 0.7), row("oracle", 0.9)]
     text = render_tables({"recipe": "x", "caveats": "beware", "rows": rows})

@@ -50,7 +50,7 @@ def test_what_goes_and_what_stays(resting, adaptd):
     run = adaptd("--project", kept.root, "forget", "night", "--yes")
     assert run.returncode == 0, run.stderr
     for said in (
-        "2 images, 1 of them in memory, 1 labels",
+        "2 images, 1 of them in memory, 1 label that",
         "stay as they are: 2. Version 2 is served; `adaptd rollback 1`",
         "R keeps its column as history, up to row 1",
         "`adaptd quarantine purge --domain night`",

@@ -64,21 +64,21 @@ def test_a_person_reads_it_all(adaptd, told):
     for line in (
         "  2 images, 1 kept in memory",
         "(everything): over the weekend",
-        "4 files, 5.0 kB; delivery 1: 2 accepted, 1 duplicates",
+        "4 files, 5.0 kB; delivery 1: 2 accepted, 1 duplicate",
         "4 files, 5.0 kB; waits",
         "recognition 0.45; agreement 50%, balance 90%, spread 100%, confidence 70% of the source's on 40 images; 60% taken for a",
         "health: agreement 0.50 → 0.80, balance 0.75 → 0.75, nuclear norm 0.60 → 0.60, classes predicted 2 → 1",
         "  quarantined: 4 truncated ([red]<script>\\n\\u202egnp.exe, x.gif, y.gif, …)",
         "  quarantined: 1 empty (e.png)",
-        " on delivery 1 with grcl: failed, its worker died 1 times: its worker died [red]<script>\\n\\u202egnp.exe",
-        "episode 1 on delivery 1 with grcl: rejected after 0 s",
+        " on delivery 1 with grcl: failed, its worker died 1 time: its worker died [red]<script>\\n\\u202egnp.exe",
+        "episode 1 on delivery 1 with grcl: rejected after 1 s",
         "  version 2: rejected, gate failed; source fell by 25.0 %",
-        "  source: 75.0% measured → 50.0% measured (-25.0%)",
-        "  night: 40.0% estimated on images it learned from → 50.0% measured\n",
+        "  source: 75.0% measured on 4 images → 50.0% measured on 4 images (-25 points)",
+        "  night: 40.0% estimated on 2 images it learned from → 50.0% measured on 2 images\n",
         "episode-done: episode 1 gave [red]<script>\\n\\u202egnp.exe",
     ):
         assert line in run.stdout
-    assert re.search(r"^episode of 20\d\d-\S+Z on delivery 1", run.stdout, re.MULTILINE), "it failed, and has no number"
+    assert re.search(r"^episode of 20\d\d-\S+ \d\d:\d\d on delivery 1", run.stdout, re.MULTILINE), "it failed, and has no number"
     assert "not this one" not in run.stdout
     assert "of no domain" not in run.stdout
     assert run.stdout.index("domain-queued") < run.stdout.index("episode-done")
@@ -107,7 +107,10 @@ def test_after_a_rollback_the_parent_is_what_was_restored(adaptd, told):
         tx.episodes.commit(episode.id, tx.episodes.lease(episode.id, "worker", "boot", 1.0), REPORT)
         after = tx.versions.add(NewVersion(restored.version, episode.id, ("a", "b"), "w", "0" * 64))
         tx.accuracies.record(Accuracy(after.version, source.id, AccuracyKind.MEASURED, 1.0, 4, correct=4))
-    assert "  source: 75.0% measured → 100.0% measured (+25.0%)" in adaptd("--project", told, "explain", "night").stdout
+    assert (
+        "  source: 75.0% measured on 4 images → 100.0% measured on 4 images (+25 points)"
+        in adaptd("--project", told, "explain", "night").stdout
+    )
 
 
 def test_the_source_has_a_story_too(adaptd, told):

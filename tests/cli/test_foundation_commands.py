@@ -12,6 +12,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from adaptd.project.lock import hold_project
 from adaptd.records import Accuracy, AccuracyKind, DomainState, GateDecision, NewImage, Progress, VersionState
 from adaptd.store import NewEpisode, NewVersion, Store
 
@@ -74,6 +75,14 @@ class TestInit:
         """--classes 3 means 0, 1 and 2."""
         adaptd("init", tmp_path / "p", "--classes", "3", "--weights", "none")
         assert 'classes = ["0", "1", "2"]' in (tmp_path / "p" / "adaptd.toml").read_text()
+
+    def test_the_image_size_is_the_persons(self, adaptd, tmp_path):
+        """--image-size is stronger than what goes with the backbone, and one that cannot be is refused."""
+        assert adaptd("init", tmp_path / "p", "--backbone", "lenet5", "--image-size", "48").returncode == 0
+        assert "\nimage_size = 48\n" in (tmp_path / "p" / "adaptd.toml").read_text()
+        refused = adaptd("init", tmp_path / "q", "--backbone", "lenet5", "--image-size", "0")
+        assert (refused.returncode, (tmp_path / "q").exists()) == (5, False)
+        assert "image_size" in refused.stderr
 
     def test_an_existing_project_is_left_alone(self, adaptd, project):
         """A second init changes nothing."""
@@ -159,6 +168,11 @@ class TestStatus:
         assert "adaptd source import DIR" in daemon["warnings"][0]
         assert (document["queue"], document["episode"], document["served"]) == ([], None, None)
         assert "adaptd adapt DIR" in adaptd("--project", project, "status").stdout
+        (project / "inbox" / "camera").mkdir()
+        assert (
+            "1 folder in the inbox, and no daemon to take what is new: start `adaptd run`"
+            in (read_status(adaptd, project)["daemon"]["warnings"])
+        )
 
     def test_a_project_in_the_middle_of_its_life(self, adaptd, project):
         """Queue, episode, served version and R say what the store knows."""
@@ -191,9 +205,40 @@ class TestStatus:
             assert read_status(adaptd, project)["daemon"]["pid"] == 4711
             assert adaptd("--project", project, "status", "--exit-code").returncode == 0
 
+    def test_a_source_that_is_being_imported_is_not_asked_for(self, adaptd, project):
+        """There is none yet, but somebody is at it."""
+        with hold_project(project / "state", "source import"):
+            daemon = read_status(adaptd, project)["daemon"]
+        assert (daemon["running"], daemon["command"], daemon["warnings"]) == (False, "source import", [])
+
+    def test_what_a_drop_waits_for_is_its_reason(self, adaptd, project):
+        """The daemon knows it, and tells it through its lock."""
+        with Store(f"sqlite:///{project}/state/adaptd.db") as store, store.writing() as tx:
+            tx.domains.add("camera", DomainState.ARRIVING)
+        with hold_project(project / "state", "run") as lock:
+            lock.write_health({"state": "idle", "warnings": [], "waiting": {"camera": "waiting for temporary file 'x.part'"}})
+            (item,) = read_status(adaptd, project)["queue"]
+        assert item["reason"] == "waiting for temporary file 'x.part'"
+
+    def test_why_the_gate_let_it_pass(self, adaptd, project):
+        """What is served tells it, or who overruled the gate."""
+        fill(project)
+        with Store(f"sqlite:///{project}/state/adaptd.db") as store, store.writing() as tx:
+            tx.versions.set_gate(2, GateDecision(passed=True, reasons=("On the source: within chance.", "On night: no loss.")))
+        assert read_status(adaptd, project)["served"]["gate"]["reasons"][1] == "On night: no loss."
+        text = adaptd("--project", project, "status").stdout
+        assert "gate     On the source: within chance.\n         On night: no loss.\n" in text
+        assert "On night: no loss." in adaptd("versions", "--project", project).stdout
+
     def test_the_project_is_found_from_inside(self, adaptd, project):
         """Any folder of the project will do as working directory."""
         assert adaptd("status", cwd=project / "inbox").returncode == 0
+
+    def test_the_project_may_be_named_after_the_command(self, adaptd, project, tmp_path):
+        """Nearest to the end wins; in groups of commands, too."""
+        assert adaptd("status", "--project", project, cwd=tmp_path).returncode == 0
+        assert adaptd("--project", tmp_path, "quarantine", "list", "--project", project, cwd=tmp_path).returncode == 0
+        assert adaptd("status", "--project", tmp_path, cwd=project).returncode == 5
 
     def test_markup_in_names_is_shown_as_it_is(self, adaptd, project):
         """A reason with brackets is text, not style."""
@@ -366,7 +411,13 @@ def test_version_and_help(adaptd):
 
     assert adaptd("version").stdout == f"adaptd {__version__}\n"
     assert json.loads(adaptd("version", "--json").stdout)["version"] == __version__
-    assert "doctor" in adaptd("--help").stdout
+    assert adaptd("--version").stdout == f"adaptd {__version__}\n"
+    text = adaptd("--help").stdout
+    places = [
+        text.index(word) for word in ("Begin, and bring images", " init ", "Ways back", " doctor ", "Try and compare", " demo ")
+    ]
+    assert places == sorted(places)
+    assert "<bool>" not in text + adaptd("run", "--help").stdout + adaptd("labels", "import", "--help").stdout
     assert adaptd("statsu").returncode == 2
 
 

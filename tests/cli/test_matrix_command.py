@@ -76,7 +76,8 @@ def test_a_table_for_people(adaptd, measured):
     text = adaptd("--project", measured, "matrix").stdout
     assert "~70.0 (58–83)!" in text
     assert "90.0" in text
-    assert "3 measured, 1 estimated" in text
+    assert "ACC is the mean of 1 measured and 1 estimated accuracies" in text
+    assert "episode 1: source on 10 images, night on 10 images" in text
 
 
 def test_a_picture(adaptd, measured, tmp_path):

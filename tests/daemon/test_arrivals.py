@@ -183,6 +183,38 @@ def test_from_first_sight_to_claim(shop):
     assert shop.arrivals.is_quiet
 
 
+def test_what_a_drop_waits_for_is_told(shop):
+    """The temporary file that holds it up, by its name."""
+    shop.drop("camera")
+    (shop.inbox / "camera" / "3.jpg.part").write_bytes(b"half")
+    shop.look()
+    assert shop.arrivals.waiting == {"camera": "still changing"}
+    shop.look(SETTLE_SECONDS)
+    assert shop.arrivals.waiting == {"camera": "waiting for temporary file '3.jpg.part'"}
+    (shop.inbox / "camera" / "3.jpg.part").rename(shop.inbox / "camera" / "3.jpg")
+    shop.look(SETTLE_SECONDS)
+    shop.look(SETTLE_SECONDS)
+    assert shop.arrivals.waiting == {}
+
+
+@pytest.mark.parametrize("state", [DomainState.REFUSED, DomainState.FAILED])
+def test_more_images_are_another_try(shop, state):
+    """After a refusal or a failure a further drop is imported together with what came before it; its reason stays."""
+    shop.drop("camera")
+    shop.settle()
+    with shop.store.writing() as tx:
+        episode = tx.episodes.add(NewEpisode(1, "guarded", 0, {}, "0" * 64))
+        tx.drops.take_in([1], 1)
+        tx.episodes.give_up(episode.id, "it looks like one class")
+    shop.set_state("camera", state, "it looks like one class")
+    shop.drop("camera", "3.jpg")
+    shop.settle()
+    assert shop.domains() == {"camera": "settled"}
+    with shop.store.reading() as tx:
+        assert [drop.number for drop in tx.drops.list_waiting(1)] == [1, 2]
+        assert tx.episodes.get(episode.id).reason == "it looks like one class"
+
+
 def test_two_folders_are_two_domains(shop):
     """However much their names look alike."""
     shop.drop("camera-7", "1.jpg")
@@ -432,7 +464,7 @@ def test_a_start_after_a_kill_with_an_earlier_drop_waiting(shop, monkeypatch):
     shop.start()
     shop.look()
     assert (shop.domains(), shop.claimed("domains/1/2")) == ({"camera": "settled"}, ["3.jpg"])
-    assert shop.events()[1:] == ["camera: 2 files came as drop 1", "camera: 1 files came as drop 2"]
+    assert shop.events()[1:] == ["camera: 2 files came as drop 1", "camera: 1 file came as drop 2"]
 
 
 def wait_for_copy() -> None:

@@ -18,6 +18,7 @@ from tests.docs.pages import FENCE, PAGES, Command, list_commands, list_inline
 from tests.docs.reader import Reader
 
 ELSEWHERE = {
+    "git clone": "CI has it already",
     "make demo": "it takes minutes; tests/cli/test_demo.py runs a small one",
     "make test": "what runs this",
     "make install": "CI begins with it",

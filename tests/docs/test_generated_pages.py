@@ -3,8 +3,10 @@
 import pytest
 
 from adaptd.cli import configuration, reference
+from adaptd.learning.methods.registry import get_entry
 from adaptd.project.catalogue import setting_names
 from adaptd.project.reload import FIXED
+from adaptd.project.settings import Settings
 from tests.conftest import REPOSITORY
 
 PAGES = {"configuration.md": configuration.render_page, "cli.md": reference.render_page}
@@ -39,3 +41,12 @@ def test_every_command_and_option_is_there():
         assert [
             param.opts[0] for param in command.params if param.opts[0].startswith("--") and f"`{param.opts[0]}" not in text
         ] == []
+
+
+def test_the_method_page_knows_the_default():
+    """Which method is the default, and by which rule it steps."""
+    text = (REPOSITORY / "docs" / "method.md").read_text()
+    name = Settings().method.name
+    section = text.split(f"`{name}`, the default,")[1].split("\n## ")[0]
+    assert "The step is RMSprop's" in section
+    assert get_entry(name).rule == "rmsprop"

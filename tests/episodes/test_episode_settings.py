@@ -1,5 +1,6 @@
 """Which settings decide: at an episode's end those it was queued with, for what is done to a version later those of that time."""
 
+import onnx
 import pytest
 
 from adaptd.episodes.settings import resolve_project
@@ -14,21 +15,21 @@ from tests.episodes.library import Library
 @pytest.fixture
 def strict(shop, monkeypatch, night):
     """An episode that was queued with settings that no export can meet; the project has others by the time it runs."""
-    library = Library(shop, monkeypatch, night, ADAPTD_EXPORT__PARITY_TOLERANCE="1e-12", ADAPTD_EXPORT__KEEP_VERSIONS="1")
-    monkeypatch.delenv("ADAPTD_EXPORT__PARITY_TOLERANCE")
+    library = Library(shop, monkeypatch, night, ADAPTD_EXPORT__OPSET="99", ADAPTD_EXPORT__KEEP_VERSIONS="1")
+    monkeypatch.delenv("ADAPTD_EXPORT__OPSET")
     monkeypatch.delenv("ADAPTD_EXPORT__KEEP_VERSIONS")
     library.project = load_project(shop.root)
     return library
 
 
 def test_the_episode_s_settings_decide_at_its_end(strict):
-    """The proof fails by the tolerance that it was queued with; promoted later, the version is held to that of the day."""
+    """The export fails by the opset that it was queued with; promoted later, the version gets that of the day."""
     version = strict.run().version
     assert version.state is VersionState.REJECTED
-    assert "does not answer as the model does" in version.gate.reasons[0]
+    assert "there is no opset 99" in version.gate.reasons[0]
     promote(strict.project, strict.store, 2)
     told = read_card(strict.project.models / "shop" / "2")
-    assert told.parity.tolerance == 1e-4
+    assert onnx.load(strict.project.models / "shop" / "2" / "model.onnx").opset_import[0].version == 18
     assert told.config_hash != strict.episode.config_hash
 
 
@@ -36,8 +37,8 @@ def test_gate_and_retention_are_the_episode_s(shop, monkeypatch, night):
     """Settings that would refuse every model, and keep all versions, came too late; the card has the hash of the others."""
     library = Library(shop, monkeypatch, night, ADAPTD_EXPORT__KEEP_VERSIONS="1")
     text = (shop.root / "adaptd.toml").read_text()
-    assert "\nmin_class_share = 0.1\n" in text
-    (shop.root / "adaptd.toml").write_text(text.replace("\nmin_class_share = 0.1\n", "\nmin_class_share = 1.0\n"))
+    assert "\n#min_class_share = 0.1\n" in text
+    (shop.root / "adaptd.toml").write_text(text.replace("\n#min_class_share = 0.1\n", "\nmin_class_share = 1.0\n"))
     monkeypatch.delenv("ADAPTD_EXPORT__KEEP_VERSIONS")
     library.project = load_project(shop.root)
     assert library.project.settings.gate.min_class_share == 1
@@ -56,7 +57,7 @@ def test_where_things_lie_is_the_project_s(strict, monkeypatch, tmp_path):
     resolved = resolve_project(project, strict.episode)
     assert (resolved.models, resolved.database) == (tmp_path / "elsewhere", "postgresql://me:secret@host/name")
     assert resolved.settings.model.name == "renamed"
-    assert resolved.settings.export.parity_tolerance == 1e-12
+    assert resolved.settings.export.opset == 99
     assert resolved.settings.model.classes == ("a", "b", "c")
 
 

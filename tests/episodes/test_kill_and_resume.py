@@ -180,12 +180,22 @@ def every_file_is_in_one_place(shop, folder: Path) -> None:
     assert (accepted & refused, refused, files - accepted - refused) == (set(), {"broken.jpg"}, {"twin.png"})
 
 
+EPOCHS = 12
+"""Of two steps each: enough to be stopped in."""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(_trained_shop, night, tmp_path_factory):
+    """An episode that nobody stopped."""
+    shop = _trained_shop.copy(tmp_path_factory.mktemp("undisturbed") / "shop")
+    shop.does("adapt", night, "--epochs", EPOCHS)
+    return shop
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_in_order(shop, night, number, tmp_path):
+def test_a_signal_stops_in_order(shop, undisturbed, night, number):
     """The step is finished and kept, one line tells so, the exit code names the signal, and the same command ends the same."""
-    words = ("adapt", night, "--epochs", 20)
-    reference = shop.copy(tmp_path / "reference")
-    reference.does(*words)
+    words = ("adapt", night, "--epochs", EPOCHS)
     is_there = at_training(shop)
     process = shop.start(*words)
     while not is_there():
@@ -198,13 +208,13 @@ def test_a_signal_stops_in_order(shop, night, number, tmp_path):
     assert told == [f"adaptd: stopped by {number.name}: the same command goes on from here"]
     steps = [step for (step,) in shop.rows("SELECT step FROM checkpoints ORDER BY step DESC")]
     assert len(steps) == min(2, steps[0])
-    assert steps[0] < 40
+    assert steps[0] < 2 * EPOCHS
     assert "was interrupted" in shop.status()["daemon"]["warnings"][0]
     assert shop.leftovers() == []
     said = shop.does(*words).stderr
-    assert "goes on where it was interrupted, with the images and settings it began with: guarded, 20 epochs" in said
+    assert f"goes on where it was interrupted, with the images and settings it began with: guarded, {EPOCHS} epochs" in said
     assert "to start over with others: adaptd cancel night, then the same command" in said
-    assert snapshot(shop) == snapshot(reference)
+    assert snapshot(shop) == snapshot(undisturbed)
 
 
 def test_a_signal_while_decoding_leaves_nothing(shop, night):
@@ -225,7 +235,7 @@ def test_a_signal_while_decoding_leaves_nothing(shop, night):
 def test_a_second_signal_stops_at_once(shop, night):
     """Who asks twice does not wait for a step; the checkpoints before it are enough to go on."""
     is_there = at_training(shop)
-    process = shop.start("adapt", night, "--epochs", 20)
+    process = shop.start("adapt", night, "--epochs", EPOCHS)
     while not is_there():
         time.sleep(0.0005)
     process.signal(signal.SIGSTOP)

@@ -88,3 +88,11 @@ def test_a_forgotten_domain_is_history():
     assert matrix.remembered() == Matrix(("source", "dusk"), (0, 1, 2), ((known, None), (known, None), (known, known)), (0, 2))
     metrics = summarize(matrix)
     assert (metrics.acc, metrics.measured, set(metrics.forgetting)) == (0.5, 5, {"source", "dusk"})
+
+
+def test_a_domain_begins_just_before_its_first_episode():
+    """With the newest row in which it was known by then, which need not be the one before; else with its first episode."""
+    known = Entry(0.5, AccuracyKind.MEASURED)
+    rows = ((known, known, None), (known, None, None), (known, known, None), (known, known, known))
+    matrix = Matrix(("source", "night", "dusk"), (0, 1, 2, 3), rows, (0, 2, 3))
+    assert [matrix.begin(column) for column in range(3)] == [0, 0, 3]

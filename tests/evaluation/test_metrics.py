@@ -56,6 +56,8 @@ def test_source_alone():
         "forgetting": {"source": None},
         "measured": 1,
         "estimated": 0,
+        "acc_measured": 1,
+        "acc_estimated": 0,
     }
 
 

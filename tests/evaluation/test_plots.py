@@ -46,6 +46,16 @@ def test_estimates_are_told_from_measurements(tmp_path):
     assert pictures[0] == pictures[2]
 
 
+def test_what_was_before_the_first_episode_is_drawn(tmp_path):
+    """An entry above the diagonal changes the line, not only the heat map: the evolution's half of the picture differs."""
+    known, halves = Entry(0.9, AccuracyKind.MEASURED), []
+    for before in (None, Entry(0.4, AccuracyKind.MEASURED)):
+        plot_matrix(Matrix(("source", "a"), (0, 1), ((known, before), (known, known))), tmp_path / "R.png")
+        with Image.open(tmp_path / "R.png") as image:
+            halves.append(np.asarray(image.crop((image.width // 2, 0, image.width, image.height))))
+    assert (halves[0] != halves[1]).any()
+
+
 def test_methods_are_compared(tmp_path):
     """Several methods with several seeds are drawn, also where BWT is undefined."""
     runs = {"grcl": [staircase(4), staircase(4)], "source-only": [staircase(2)]}

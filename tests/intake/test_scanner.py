@@ -48,12 +48,24 @@ def test_folders_of_other_names_are_other_domains(scanner, inbox, plant):
 
 def test_what_is_no_drop_is_told_and_left_alone(scanner, inbox, clock, plant):
     """Loose files, links and names that no domain can have are warnings with a remedy; clutter is not worth a word."""
-    plant(inbox, "loose.jpg", ".DS_Store", "still.zip.part", "source/1.jpg", " /1.jpg", ".Trash-0/1.jpg", "good/1.jpg")
+    plant(
+        inbox,
+        "loose.jpg",
+        "all.ZIP",
+        "more.tar.gz",
+        ".DS_Store",
+        "still.zip.part",
+        "source/1.jpg",
+        " /1.jpg",
+        ".Trash-0/1.jpg",
+        "good/1.jpg",
+    )
     (inbox / "link").symlink_to(inbox / "good")
     for _ in range(2):
         scan = scanner.scan()
         told = {warning.names: warning.message for warning in scan.warnings}
-        assert set(told) == {("loose.jpg",), (" ", "source"), ("link",)}
+        assert set(told) == {("loose.jpg",), ("all.ZIP", "more.tar.gz"), (" ", "source"), ("link",)}
+        assert f"`unzip {inbox}/FILE.zip -d {inbox}/NAME`" in told["all.ZIP", "more.tar.gz"]
         assert "makes them a domain" in told["loose.jpg",]
         assert "rename them" in told[" ", "source"]
         assert "never followed" in told["link",]

@@ -2,6 +2,7 @@
 
 import hashlib
 import struct
+import zipfile
 import zlib
 
 import numpy as np
@@ -11,11 +12,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from adaptd.errors import ImageRejected
-from adaptd.library.decode import decode_bytes
+from adaptd.library.decode import decode_bytes, decode_file
 from adaptd.library.preprocessing import Limits, Preprocessing
 
 RED, BLUE, GREEN, WHITE = (255, 0, 0), (0, 0, 255), (0, 255, 0), (255, 255, 255)
-FORMATS = ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"]
+FORMATS = ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "HEIF"]
 
 
 def corners(pixels):
@@ -121,7 +122,8 @@ def test_samples_without_range_are_refused(suffix, dtype, encode, preprocessing,
     assert reason_of(data, preprocessing, limits) == "format"
 
 
-@pytest.mark.parametrize("suffix", ["JPEG", "PNG", "WEBP"])
+# HEIF says by a property of its own how a picture is turned, which the library follows; its EXIF does not count.
+@pytest.mark.parametrize("suffix", ["JPEG", "PNG", "WEBP", "AVIF"])
 @pytest.mark.parametrize("turned", [(1, None), (2, 0), (3, 3), (4, 1), (5, 5), (6, 2), (7, 6), (8, 4)])
 def test_exif_orientation_is_honoured(suffix, turned, picture, encode, limits):
     """A picture stored turned or mirrored, and marked so, comes out upright."""
@@ -171,6 +173,25 @@ def test_bomb_by_tile(preprocessing, limits):
     assert reason_of(data, preprocessing, limits) == "too-many-pixels"
 
 
+@pytest.mark.parametrize("suffix", ["AVIF", "HEIF"])
+def test_many_pixels_of_new_formats(suffix, encode, preprocessing):
+    """The cap counts before anything is decoded."""
+    data = encode(Image.new("RGB", (400, 300)), suffix)
+    assert reason_of(data, preprocessing, Limits(max_pixels=400 * 300 - 1)) == "too-many-pixels"
+    assert decode_bytes(data, preprocessing, Limits(max_pixels=400 * 300)).width == 400
+
+
+def test_an_archive_is_told_what_unpacks_it(tmp_path, preprocessing):
+    """Also one that is larger than any picture may be: nobody is told to make a smaller zip."""
+    path = tmp_path / "photos.jpg"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("1.jpg", bytes(1000))
+    for limits in (Limits(), Limits(max_file_bytes=100)):
+        with pytest.raises(ImageRejected, match=r"a zip archive, .*`unzip FILE -d FOLDER`\) and drop the folder") as rejected:
+            decode_file(path, preprocessing, limits)
+        assert rejected.value.reason == "format"
+
+
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 def test_pillows_own_limit_holds_above_ours(preprocessing):
     """However many pixels the setting allows, what Pillow warns about is refused."""
@@ -187,6 +208,8 @@ def test_pillows_own_limit_holds_above_ours(preprocessing):
         (b"8BPS" + b"\0" * 100, "format"),
         (b"\0\0\0\x18ftypheic" + b"\0" * 100, "format"),
         (b"%PDF-1.7", "format"),
+        (b"PK\3\4" + b"\0" * 100, "format"),
+        (b"\0" * 257 + b"ustar" + b"\0" * 250, "format"),
         (b"\xff\xd8\xff\xe0", "damaged"),
         (b"\x89PNG\r\n\x1a\n", "damaged"),
         (b"x" * 2_000_001, "too-large"),
@@ -232,7 +255,22 @@ def test_flipped_bytes_are_decoded_or_refused(data, suffix):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @settings(max_examples=300)
-@given(st.sampled_from([b"", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"BM", b"II*\0", b"RIFF"]), st.binary())
+@given(
+    st.sampled_from(
+        [
+            b"",
+            b"\xff\xd8\xff",
+            b"\x89PNG\r\n\x1a\n",
+            b"GIF89a",
+            b"BM",
+            b"II*\0",
+            b"RIFF",
+            b"\0\0\0\x18ftypavif",
+            b"\0\0\0\x18ftypheic",
+        ]
+    ),
+    st.binary(),
+)
 def test_any_bytes_are_decoded_or_refused(start, rest):
     """Any byte string at all, with or without a promising start, gives pixels or ImageRejected."""
     _decode_or_refuse(start + rest)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from adaptd.errors import CacheUnusable
 from adaptd.library.cache import UNFINISHED, damaged_rows, open_cache
@@ -50,6 +51,22 @@ def black_png(width, height):
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     content = zlib.compress(bytes((3 * width + 1) * height), 1)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", content) + chunk(b"IEND", b"")
+
+
+def test_new_formats_in_limited_decoders(tmp_path, encode, preprocessing):
+    """A telephone's HEIC and an AVIF of three million pixels are decoded within the default allowance; half a file is not."""
+    photo = Image.linear_gradient("L").resize((2000, 1500)).convert("RGB")
+    files = {"a.heic": encode(photo, "HEIF", quality=30), "b.avif": encode(photo, "AVIF", quality=30, speed=10)}
+    files["c.heic"] = files["a.heic"][: len(files["a.heic"]) // 2]
+    (tmp_path / "phone").mkdir()
+    for name, data in files.items():
+        (tmp_path / "phone" / name).write_bytes(data)
+    with decode_files(list_domain(tmp_path / "phone").train, tmp_path / "cache", preprocessing, Limits()) as draft:
+        assert [(image.file.name, image.width, image.height) for image in draft.images] == [
+            ("a.heic", 2000, 1500),
+            ("b.avif", 2000, 1500),
+        ]
+        assert [item.file.name for item in draft.rejected] == ["c.heic"]
 
 
 def test_round_trip(photos, tmp_path, preprocessing, limits):
@@ -146,8 +163,8 @@ def test_killed_decoders_lose_nothing(photos, tmp_path, preprocessing, limits):
 
     with decode_files(list_source(photos).train, tmp_path / "c", preprocessing, limits, kill_one) as draft:
         assert killed
-        assert len(draft.images) == 40
         assert draft.rejected == ()
+        assert len(draft.images) == 40
         draft.seal(tmp_path / "c" / "x", number(draft.images))
     assert damaged_rows(open_cache(tmp_path / "c" / "x")) == ()
     assert decoder_pids() == []

@@ -18,7 +18,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from tests.conftest import FAST, REPOSITORY
+from tests.conftest import FAST, REPOSITORY, Once, Zygote
 
 from .browsing import start_browser
 
@@ -60,6 +60,7 @@ class Shop:
 
     root: Path
     env: dict[str, str]
+    zygote: Zygote
     address: str = ""
     """Of the running daemon."""
 
@@ -72,9 +73,10 @@ class Shop:
         """As a user would type it."""
         return [sys.executable, "-m", "adaptd.cli.main", "--project", str(self.root), *map(str, words)]
 
-    def run(self, *words: object) -> str:
+    def run(self, *words: object, **settings: str) -> str:
         """A command that must work; what it said."""
-        run = subprocess.run(self.command(*words), capture_output=True, text=True, env=self.env, timeout=SECONDS, check=False)
+        command = ("--project", self.root, *words)
+        run = self.zygote.start(*command, env=self.env | settings, settings={}, seconds=SECONDS).wait()
         assert run.returncode == 0, run.stderr
         return run.stdout
 
@@ -86,7 +88,7 @@ class Shop:
         """For a daemon that starts from now on."""
         path = self.root / "adaptd.toml"
         head, section, rest = path.read_text().partition("[training]")
-        path.write_text(head + section + re.sub(r"\nepochs = \d+", f"\nepochs = {epochs}", rest, count=1))
+        path.write_text(head + section + re.sub(r"\n#?epochs = \d+", f"\nepochs = {epochs}", rest, count=1))
 
     def wait_for_episodes(self, done: int) -> None:
         """Until this many are committed, the source's among them."""
@@ -150,14 +152,17 @@ def pictures(tmp_path_factory: pytest.TempPathFactory, paint: Any) -> dict[str, 
 
 
 @pytest.fixture(scope="session")
-def new_shop(tmp_path_factory: pytest.TempPathFactory, pictures: dict[str, Path], shop_env: dict[str, str]) -> Shop:
+def new_shop(once: Once, pictures: dict[str, Path], shop_env: dict[str, str], zygote: Zygote) -> Shop:
     """A project with a trained source, at rest: copy it."""
-    shop = Shop(tmp_path_factory.mktemp("observed") / "shop", shop_env)
-    backbone = "lenet" if SCREENSHOTS else "lenet5"
-    subprocess.run([sys.executable, "-m", "adaptd.cli.main", "init", shop.root, "--backbone", backbone], env=shop_env, check=True)
-    shop.set_epochs(3 if SCREENSHOTS else 6)
-    shop.run("source", "import", pictures["source"])
-    return shop
+
+    def fill(root: Path) -> None:
+        made = zygote.start("init", root, "--backbone", "lenet" if SCREENSHOTS else "lenet5", env=shop_env, settings={}).wait()
+        assert made.returncode == 0, made.stderr
+        shop = Shop(root, shop_env, zygote)
+        shop.set_epochs(3 if SCREENSHOTS else 6)
+        shop.run("source", "import", pictures["source"])
+
+    return Shop(once("observed", fill), shop_env, zygote)
 
 
 @dataclasses.dataclass

@@ -59,7 +59,19 @@ def _fill(tx: Transaction, layout: Layout) -> None:
     tx.accuracies.record(Accuracy(2, night.id, AccuracyKind.ESTIMATED, 0.75, 60, estimator="atc"))
     tx.memories.replace(night.id, [MemoryItem(next(iter(ids.values())), night.id, HOSTILE, 0.99)])
     tx.events.add(EventKind.DOMAIN_QUEUED, HOSTILE, domain_id=odd.id)
-    insight = Insight((HOSTILE, "b"), (1, 2), (night.id, night.id), (0, None), (0, 1), (1, 1), ((0, 0), (1, 1)), ((0, 1), (1, 0)))
+    tx.accuracies.record(Accuracy(1, night.id, AccuracyKind.ESTIMATED, 0.5, 60, estimator="atc"))
+    insight = Insight(
+        (HOSTILE, "b"),
+        (1, 2),
+        (night.id, night.id),
+        (0, None),
+        (0, 1),
+        (1, 1),
+        ((0, 0), (1, 1)),
+        ((0, 1), (1, 0)),
+        (0.9, 0.6),
+        (0.7, 1.0),
+    )
     layout.insight(2).parent.mkdir()
     layout.insight(2).write_text(insight.to_text())
 

@@ -91,7 +91,8 @@ def test_numbers_beyond_the_database(pages, address, number):
     for path in (f"/versions/{number}", f"/domains/night/images/{number}.png"):
         assert pages.get(path).status_code == 404
     assert pages.post(f"/versions/{number}/promote", data={"token": TOKEN}).status_code == 404
-    for path in ("/matrix?row={}", "/matrix?column={}", "/versions?before={}", "/events?before={}"):
+    pages_of = ("/versions?page={}", "/domains?page={}", "/domains/night?page={}")
+    for path in ("/matrix?row={}", "/matrix?column={}", *pages_of, "/events?before={}"):
         assert pages.get(path.format(number)).status_code == 200
 
 
@@ -100,6 +101,8 @@ def test_odd_names(pages, address, text):
     """No name is too odd to be refused."""
     for path in (f"/domains/{text}", f"/domains/{text}/images/1.png", f"/versions/{text}", f"/static/{text}", f"/{text}"):
         assert get_status(address, path) in {400, 404}, path
+    for path in (f"/domains?sort={text}&state={text}&name={text}", f"/domains/night?class={text}&sure={text}"):
+        assert get_status(address, path) in {200, 400}, path
     for path in (f"/matrix?row={text}", f"/events?before={text}", f"/?{text}={text}", f"/events?{'&'.join([text] * 20)}"):
         assert get_status(address, path) in {200, 400}, path
 

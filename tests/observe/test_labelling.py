@@ -19,9 +19,8 @@ def dusk(new_shop: Shop, paint: Any, tmp_path_factory: pytest.TempPathFactory) -
     """A daemon whose project adapted to 150 unlabelled images, of which 105 are held out."""
     folder = tmp_path_factory.mktemp("labelling")
     shop = new_shop.copy(folder / "shop")
-    with shop.daemon(folder / "daemon.log", ADAPTD_EVALUATION__HELD_OUT="0.7") as running:
-        running.drop(paint(folder / "dusk", 50, seed=9, shift=20, flat=True), "dusk")
-        running.wait_for_episodes(2)
+    shop.run("adapt", paint(folder / "dusk", 50, seed=9, shift=20, flat=True), ADAPTD_EVALUATION__HELD_OUT="0.7")
+    with shop.daemon(folder / "daemon.log") as running:
         yield running
 
 

@@ -7,6 +7,7 @@ from prometheus_client import generate_latest
 
 from adaptd.observe.metrics import DaemonCollector, make_registry
 from adaptd.observe.status import build_status
+from adaptd.project.lock import Holder
 from adaptd.records import VersionState
 from adaptd.store import NewVersion, Store
 from adaptd.store.migrate import upgrade
@@ -68,6 +69,18 @@ def test_figures_are_those_of_what_is_served(tmp_path):
     assert told["source"]["value"] == known[source.id]
     assert samples['adaptd_accuracy_ratio{domain="source",kind="measured"}'] == pytest.approx(known[source.id])
     assert len([name for name in samples if name.startswith("adaptd_accuracy_ratio")]) == len(known) == len(told)
+
+
+def test_warnings_are_counted_as_status_tells_them(tmp_path):
+    """What the daemon says of itself, and what the store tells: the same list everywhere."""
+    root = make_project(tmp_path)
+    health = {"state": "degraded", "warnings": ["there is no room"]}
+    with Store(root / "state" / "adaptd.db") as store:
+        registry = make_registry(DaemonCollector(store, root, "shop", lambda: health))
+        with store.reading() as tx:
+            told = build_status(tx, Holder(1, "run", health), root, "shop")["daemon"]["warnings"]
+    assert told[0] == "there is no room"
+    assert f"adaptd_warnings {float(len(told))}" in generate_latest(registry).decode()
 
 
 def test_no_total_falls(tmp_path):

@@ -20,7 +20,11 @@ from adaptd.store import NewEpisode, Store
 from .pages import HOSTILE, make_project, serve_pages
 
 TOKEN = "correct-horse"
-PAGES = ("/", "/matrix", "/domains", "/domains/night", "/domains/night/labels", "/versions", "/versions/1", "/events")
+PAGES = (
+    *("/", "/matrix", "/domains", "/domains/night", "/domains/night/labels"),
+    *("/versions", "/versions/1", "/versions/2", "/events", "/do/pause", "/domains/night/do/retry", "/domains/night/do/forget"),
+    "/domains?name=%22%3E%3Cimg%20src=x%20onerror=alert(1)%3E",
+)
 
 
 @pytest.fixture
@@ -72,7 +76,7 @@ def test_hostile_names_stay_text(pages, page):
     assert "alert(1)>" not in answer.text
     assert "\u202e" not in answer.text
     assert "line49" not in answer.text
-    if page != "/matrix":
+    if page not in {"/matrix", "/do/pause", "/domains/night/do/retry", "/domains/night/do/forget"}:
         assert "⟨U+202E⟩gpj.exe⟨U+000A⟩line" in answer.text or "&lt;img src=x" in answer.text or page == "/versions/1"
 
 
@@ -82,6 +86,59 @@ def test_a_domain_page_says_whether_it_is_new(pages):
     assert "is a new domain; " in text
     assert "How far its 60 images are from known domains" in text
     assert "0.97</td>" in text
+
+
+def test_the_gain_is_told_from_before_the_first_episode(pages):
+    """Overview, lists and charts have what the model before the domain's first episode reached, beside what is served."""
+    overview, domain, matrix = (pages.get(page).text for page in ("/", "/domains/night", "/matrix"))
+    assert "~50.0 % → <strong>~75.0 %</strong>" in overview
+    assert 'class="was guessed" y="1" width="50.0"' in overview
+    assert "estimated on 1 without labels (60 images)" in overview
+    for text in (domain, matrix):
+        assert re.search(r'<th scope="row">0</th>.*data-value="50.0" title="estimated on 60 images" data-estimate', text)
+    for page in ("/domains", "/versions"):
+        assert re.search(r"~50\.0 %.*~75\.0 %.*\+25\.0", pages.get(page).text, re.DOTALL)
+
+
+def test_the_gallery_tells_who_changed_its_mind(pages):
+    """By class, change and confidence; what nobody knows is as good as no filter, and hostile words stay words."""
+
+    def shown(**words: str) -> list[str]:
+        text = pages.get("/domains/night", params=words).text.partition("Who changed its mind")[2].partition("</section>")[0]
+        return re.findall(r"images/(\d+)\.png\?large=1", text)
+
+    assert shown() == ["1", "2"]
+    assert (shown(change="changed"), shown(change="kept"), shown(change="wrong"), shown(change="right")) == (
+        ["1"],
+        ["2"],
+        ["1"],
+        [],
+    )
+    assert (shown(sure="middle"), shown(sure="highest"), shown(sure="low")) == (["1"], ["2"], [])
+    assert shown(**{"class": make_visible(HOSTILE)}) == ["1"]
+    assert shown(**{"class": "b"}) == shown(change="<script>", sure="\u202e", page="999") == ["1", "2"]
+
+
+def test_a_version_page_shows_the_flow_of_classes(pages):
+    """From what to what, with pictures of those newly wrong; of the first version there is none."""
+    text = pages.get("/versions/2").text
+    assert "1 of 2 images are taken for another class" in text
+    assert re.search(r"→ b <strong>1</strong>", text)
+    assert '<figure class="newly-wrong">' in text
+    assert "Who changed its mind" not in pages.get("/versions/1").text
+
+
+def test_curves_begin_with_the_episode(pages, store):
+    """A page that is opened late tells every step that is kept, to its script and without one."""
+    with store.writing() as tx:
+        running = tx.episodes.add(NewEpisode(tx.domains.get_named("night").id, "grcl", 0, {}, "0" * 64))
+        tx.episodes.lease(running.id, "test", "boot", 1e9)
+        for step in (1, 50, 99):
+            tx.curves.add(running.id, step, {"losses": {HOSTILE: 1 / step}})
+    assert [point["step"] for point in pages.get("/curves.json").json()] == [1, 50, 99]
+    text = pages.get("/").text
+    assert re.findall(r'<th scope="row">(\d+)</th><td class="number" data-value', text) == ["1", "50", "99"]
+    assert "alert(1)>" not in text
 
 
 def test_visible_keeps_what_people_write():
@@ -190,6 +247,28 @@ def test_changes_need_the_token_from_our_own_page(pages, root, store):
     assert (answer.status_code, "Invalid value" in answer.text) == (409, True)
 
 
+def test_a_domain_is_paused_and_let_go_on_from_its_page(pages, store):
+    """With the token, through the command line; another site, a wrong token, a strange method or domain change nothing."""
+    own = {"Origin": str(pages.base_url).rstrip("/")}
+
+    def do(address: str, headers: dict[str, str] = own, **form: str) -> int:
+        return pages.post(address, data={"token": TOKEN} | form, headers=headers).status_code
+
+    def paused() -> list[str]:
+        with store.reading() as tx:
+            return [pause.scope for pause in tx.pauses.list_all()]
+
+    page = "/domains/night/do/pause"
+    assert do(page, {"Origin": "https://evil.example"}) == do(page, token="wrong") == 403
+    assert (do("/domains/nobody/do/pause"), do("/domains/night/do/retry", method="--help")) == (404, 400)
+    assert (do("/do/forget"), do("/domains/night/do/delete")) == (404, 404)
+    assert paused() == []
+    assert (do(page), paused()) == (200, ["night"])
+    assert 'href="/domains/night/do/resume"' in pages.get("/").text
+    assert (do("/domains/night/do/resume"), paused()) == (200, [])
+    assert do("/domains/night/do/resume") == 409
+
+
 def test_labels_need_the_token_and_an_image_of_the_domain(pages, store):
     """One label is kept and taken back; a wrong token, another domain's image, no class: refused, and nothing changes."""
     page, own = "/domains/night/labels", str(pages.base_url).rstrip("/")
@@ -225,6 +304,8 @@ def test_without_a_token_nothing_can_be_changed(root, store):
     """No form on the page, and nothing behind its address."""
     with serve_pages(root, store) as address, httpx.Client(base_url=address) as client:
         assert "<form" not in client.get("/versions/1").text
+        assert "/do/" not in client.get("/").text + client.get("/domains/night").text
+        assert client.get("/do/pause").status_code == client.post("/do/pause", data={"token": ""}).status_code == 404
         assert post(client, {}) == 404
         assert post(client, {}, token="") == 404
 

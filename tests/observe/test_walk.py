@@ -21,7 +21,9 @@ PAGES = {
     "matrix": "/matrix",
     "domains": "/domains",
     "domain": "/domains/optical",
+    "gallery": "/domains/optical?change=changed#gallery",
     "labels": "/domains/optical/labels",
+    "forget": "/domains/optical/do/forget",
     "versions": "/versions",
     "version": "/versions/2",
     "events": "/events",
@@ -31,24 +33,22 @@ SHOTS = (
     *(("domain", 1280, "dark"), ("version", 1280, "light")),
 )
 COMPLETE = "return [...document.images].every((image) => image.complete)"
-POINTS = """return Math.min(...Array.from(
-    document.querySelectorAll(".live-chart"), (chart) => chart.querySelector("polyline")?.points.length ?? 0))"""
-"""How long the shortest line of the live charts is."""
+STEPS = """const figure = document.querySelector("[data-live=losses]");
+return figure && charts.find(figure) ? charts.find(figure).xs : []"""
+"""The steps that the chart of the losses shows."""
 
 
 @pytest.fixture(scope="module")
 def shop(new_shop: Shop, pictures: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    """A project that has adapted under one daemon, and trains under another for longer than these tests last."""
+    """A project that has adapted before, and trains under a daemon for longer than these tests last."""
     folder = tmp_path_factory.mktemp("walk")
     earlier = DOMAINS[:3] if SCREENSHOTS else DOMAINS[:1]
     rested = new_shop.copy(folder / "shop")
-    with rested.daemon(folder / "first.log") as shop:
-        for name in earlier:
-            shop.drop(pictures[name], name)
-        shop.wait_for_episodes(1 + len(earlier))
+    for name in earlier:
+        rested.run("adapt", pictures[name])
     rested.set_epochs(200 if SCREENSHOTS else 100_000)
-    with rested.daemon(folder / "second.log") as shop:
-        shop.wait_for_episodes(1 + len(earlier))  # counters outlive a restart
+    with rested.daemon(folder / "daemon.log") as shop:
+        shop.wait_for_episodes(1 + len(earlier))  # of those who came before it
         shop.drop(pictures["camera-7"], "camera-7")
         wait_for("the episode", lambda: (shop.status()["episode"] or {}).get("phase") == "training")
         yield shop
@@ -63,7 +63,7 @@ def busy(shop: Shop) -> str:
 @pytest.fixture(scope="module")
 def still(shop: Shop) -> Iterator[str]:
     """The same address; the training stands still meanwhile, which leaves the processors to others."""
-    worker = int(re.findall(r'"message": "episode begins".*"pid": (\d+)', (shop.root.parent / "second.log").read_text())[-1])
+    worker = int(re.findall(r'"message": "episode begins".*"pid": (\d+)', (shop.root.parent / "daemon.log").read_text())[-1])
     if not SCREENSHOTS:
         os.kill(worker, signal.SIGSTOP)
     yield shop.address
@@ -91,11 +91,21 @@ def test_progress_moves_by_itself(browser, busy):
     first, start = step(), bar()
     wait_for("progress", lambda: step() > first)
     wait_for("the bar", lambda: bar() > start)
-    wait_for("a chart", lambda: len(browser.find_elements("css selector", ".live-chart polyline")) >= 2)
+    wait_for("a chart", lambda: len(browser.find_elements("css selector", "[data-live] canvas")) >= 2)
     assert read(browser, "#daemon-state") == "training"
     text = read(browser, "main")
     assert re.search(r"Version \d", text)
     assert "camera-7" in text
+
+
+def test_a_page_opened_late_shows_the_curve_from_the_start(browser, busy):
+    """What was told before anybody looked is drawn, and goes on."""
+    browser.get(busy)
+    early = wait_for("a curve", lambda: (steps := browser.execute_script(STEPS)) and len(steps) > 3 and steps)
+    browser.get(busy)
+    late = wait_for("more of it", lambda: (steps := browser.execute_script(STEPS)) and steps[-1] > early[-1] and steps)
+    assert late[0] == early[0]
+    assert late == sorted(set(late))
 
 
 def test_a_part_that_changes_is_put_in_place(browser, busy, shop):
@@ -153,15 +163,59 @@ def test_the_keyboard_is_enough(browser, still):
     assert reached == ["Skip to the content", "shop", "Overview", "Matrix", "Domains", "Versions", "Events"]
 
 
+def test_pictures_are_enlarged_by_keyboard(browser, still):
+    """Enter opens a picture, arrows go on to the next, Escape leads back to where one was."""
+    from selenium.webdriver.common.keys import Keys
+
+    look(browser, 390, "light")
+    browser.get(f"{still}/domains/optical")
+    browser.execute_script("document.querySelectorAll('a.enlarge')[1].focus()")
+    source = "return document.querySelector('dialog img').src"
+
+    def press(key: str) -> None:
+        browser.switch_to.active_element.send_keys(key)
+
+    press(Keys.ENTER)
+    assert browser.find_element("css selector", "dialog").is_displayed()
+    first = browser.execute_script(source)
+    assert first.endswith("?large=1")
+    wait_for("it", lambda: browser.execute_script("return document.querySelector('dialog img').naturalWidth > 0"))
+    press(Keys.ARROW_RIGHT)
+    assert browser.execute_script(source) != first
+    if AXE.exists():
+        assert serious(browser) == []
+    press(Keys.ARROW_LEFT)
+    press(Keys.ESCAPE)
+    assert not browser.find_element("css selector", "dialog").is_displayed()
+    assert browser.switch_to.active_element.get_attribute("href") == first
+
+
 def test_pages_work_without_scripts(browser, still):
     """Everything is told by the server; scripts only keep it fresh."""
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         browser.get(still)
         assert "step" in browser.find_element("id", "live-step").text
-        assert browser.find_element("css selector", ".live-chart .legend").text != ""
+        assert browser.find_element("css selector", "[data-live=losses] tbody td").is_displayed()
+        assert browser.find_elements("css selector", "canvas") == []
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_the_report_is_drawn_from_one_file(browser, still, shop, tmp_path):
+    """Its own scripts may run and draw; nothing else is asked for, nothing complains."""
+    shop.run("report", "--out", tmp_path / "report.html")
+    look(browser, 390, "dark")
+    browser.get_log("browser")
+    requests(browser)
+    browser.get(f"file://{tmp_path}/report.html")
+    drawn = "return [...document.querySelectorAll('figure.chart')].map((figure) => figure.querySelectorAll('canvas').length)"
+    assert set(browser.execute_script(drawn)) == {1}
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    assert [entry for entry in browser.get_log("browser") if entry["level"] in {"SEVERE", "WARNING"}] == []
+    assert requests(browser) == {f"file://{tmp_path}/report.html"}
+    if AXE.exists():
+        assert serious(browser) == []
 
 
 @pytest.mark.skipif(not SCREENSHOTS, reason="screenshots are made when ADAPTD_SCREENSHOTS names a folder")
@@ -175,7 +229,7 @@ def test_screenshots(browser, still):
         browser.execute_script("document.querySelectorAll('img').forEach((image) => { image.loading = 'eager'; })")
         wait_for("the pictures", lambda: browser.execute_script(COMPLETE))
         if page == "overview":
-            wait_for("a line", lambda: browser.execute_script(POINTS) > 6)
+            wait_for("a line", lambda: len(browser.execute_script(STEPS)) > 6)
         height = min(1800, browser.execute_script("return document.documentElement.scrollHeight"))
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)

@@ -135,7 +135,7 @@ def test_reload(shop, start, drop, pictures):
     """SIGHUP takes over new settings, also for a drop that is arriving; a file that is wrong changes nothing and is reported."""
     settings, inbox = shop.root / "adaptd.toml", shop.root / "inbox"
     text = settings.read_text()
-    line = next(line for line in text.splitlines() if line.startswith("settle_seconds"))
+    line = next(line for line in text.splitlines() if line.startswith("#settle_seconds"))
     settings.write_text(text.replace(line, "settle_seconds = 3600.0"))
     daemon = start(shop, env=MANUAL | {"ADAPTD_INTAKE__SETTLE_SECONDS": None})
     drop(pictures(0), inbox / "camera")

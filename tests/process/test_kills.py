@@ -1,6 +1,7 @@
 """SIGKILL of the whole process group at random moments, again and again: it ends as if nothing had been, and nothing is lost.
 
-ADAPTD_KILLS sets how many kills; `make kills` makes 60 of them.
+ADAPTD_KILLS sets how many kills; `make kills` makes 60 of them. With ADAPTD_KEPT=FOLDER the projects stay there, and
+ADAPTD_SITTING=50 ends after so many of the kills: run again, the test goes on from there, and compares when all are made.
 """
 
 import hashlib
@@ -14,15 +15,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Shop
+
 from .conftest import SECONDS
 
 pytestmark = pytest.mark.long
 
 KILLS = int(os.environ.get("ADAPTD_KILLS", "6"))
 DOMAINS = 12 if KILLS >= 200 else 6 if KILLS >= 60 else 2
+KEPT, SITTING = os.environ.get("ADAPTD_KEPT"), int(os.environ.get("ADAPTD_SITTING", str(KILLS)))
 SEED = 20260202
-ENV = {"ADAPTD_TRAINING__EPOCHS": str(2 * KILLS)}
-"""Long enough for all kills to find work."""
+ENV = {"ADAPTD_TRAINING__EPOCHS": str(5 * KILLS // DOMAINS)}
+"""Long enough for all kills to find work, and short enough for them to meet most of the episodes."""
 
 
 def files_in(folder: Path) -> Counter[str]:
@@ -103,20 +107,35 @@ def fill(inbox: Path, pictures, drop) -> None:
         (folder / "twin.png").write_bytes(twin.read_bytes())
 
 
-def test_killed_again_and_again(shop, tmp_path, start, drop, pictures, adaptd):
+@pytest.fixture
+def tally(shop, tmp_path, pictures, drop):
+    """How many kills there were, how many of them found work; the projects to be killed and to be left alone are beside it."""
+    file = (Path(KEPT) if KEPT else tmp_path / "kept") / "tally.json"
+    if not file.exists():
+        for name in ("killed", "calm"):
+            fill(shop.copy(file.parent / name).root / "inbox", pictures, drop)
+        file.write_text("[0, 0]")
+    return file
+
+
+def test_killed_again_and_again(tally, zygote, start, adaptd, figures):
     """R, weights, memories and rows equal those of the undisturbed run; at every kill each file is in exactly one place."""
-    calm = shop.copy(tmp_path / "calm")
-    for one in (shop, calm):
-        fill(one.root / "inbox", pictures, drop)
-    wanted, chance, busy = accounted(shop), random.Random(SEED), 0
-    for number in range(KILLS):
+    shop, calm = Shop(tally.parent / "killed", zygote), Shop(tally.parent / "calm", zygote)
+    killed, busy = json.loads(tally.read_text())
+    wanted, chance = accounted(calm), random.Random(SEED + killed)
+    for number in range(killed, min(killed + SITTING, KILLS)):
         daemon = start(shop, env=ENV, log=f"log-{number}")
         wait_for(shop, chance.choice(MOMENTS), chance)
         assert daemon.process.poll() is None, daemon.log.read_text()
         busy += not is_over(shop)
         daemon.kill()
         assert accounted(shop) == wanted
+        killed = number + 1
+        tally.write_text(json.dumps([killed, busy]))
+    if killed < KILLS:
+        pytest.skip(f"{killed} of {KILLS} kills are made: run it again to go on")
     assert busy >= KILLS * 3 // 4, f"only {busy} of {KILLS} kills came while there was work"
+    ((ended,),) = shop.rows("SELECT count(*) FROM episodes WHERE number > 0")
     last = start(shop, "--drain", env=ENV)
     assert last.process.wait(max(3, DOMAINS) * SECONDS) == 0, last.log.read_text()
     assert start(calm, "--drain", env=ENV, log="log-calm").process.wait(max(3, DOMAINS) * SECONDS) == 0
@@ -126,7 +145,7 @@ def test_killed_again_and_again(shop, tmp_path, start, drop, pictures, adaptd):
     assert shop.rows("PRAGMA foreign_key_check") == []
     assert shop.rows("SELECT DISTINCT state FROM domains") == [("done",)]
     assert [path for path in shop.state.rglob("*") if path.name.startswith((".unfinished", ".claim", ".episode"))] == []
-    if adaptd("fsck", "--help").returncode == 0:
-        checked = adaptd("--project", shop.root, "fsck", "--json")
-        assert checked.returncode == 0, checked.stdout + checked.stderr
-        assert json.loads(checked.stdout)["schema"].startswith("adaptd.fsck/")
+    checked = adaptd("--project", shop.root, "fsck", "--json")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert json.loads(checked.stdout)["schema"].startswith("adaptd.fsck/")
+    figures(kills=KILLS, busy=busy, episodes=DOMAINS, ended_between_kills=ended, lost=0, equal=True)

@@ -31,7 +31,7 @@ def test_a_drop_of_one_class_alone_is_refused(adapted_shop, start, paint, tmp_pa
     daemon.until(good="done")
     # The file is read again, without a reload, and what the person sets is stronger.
     settings = shop.root / "adaptd.toml"
-    line = next(line for line in settings.read_text().splitlines() if line.startswith("max_source_loss"))
+    line = next(line for line in settings.read_text().splitlines() if line.startswith("#max_source_loss"))
     settings.write_text(settings.read_text().replace(line, "max_source_loss = 0.25"))
     shop.does("retry", "ones", "--set", "method.guarded.min_agreement=0", "--set", "gate.max_negative_flips=0.5")
     tried = "SELECT config FROM episodes e JOIN domains d ON d.id = e.domain_id WHERE d.name = 'ones' ORDER BY e.id"

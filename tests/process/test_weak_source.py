@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from adaptd.observe.doctor import check_promoted
+from adaptd.store import Store
+
 WEAK = {"ADAPTD_SOURCE__LEARNING_RATE": "1e-9"}
 
 
@@ -21,7 +24,7 @@ def noise(tmp_path_factory):
 
 
 def test_a_weak_source_is_told_and_got_out_of(empty_shop, noise, source, night, start, drop):
-    """Drops wait while status and doctor say why; the same command with a better source, and they are adapted to."""
+    """Drops wait while status and the doctor's check say why; the same command with a better source, and they are adapted to."""
     run = empty_shop.run("source", "import", noise, "--json", env=WEAK)
     assert run.returncode == 1
     document = json.loads(run.stdout)
@@ -31,7 +34,8 @@ def test_a_weak_source_is_told_and_got_out_of(empty_shop, noise, source, night, 
     warnings = " ".join(empty_shop.status()["daemon"]["warnings"])
     assert "nothing is promoted, and drops wait" in warnings
     assert "adaptd promote 1 --force" in warnings
-    assert "nothing is promoted" in empty_shop.run("doctor").stdout.replace("\n", " ")
+    with Store(empty_shop.state / "adaptd.db") as store, store.reading() as tx:
+        assert "nothing is promoted" in check_promoted(tx).fact
     assert "no version is promoted to adapt from" in empty_shop.refuses("adapt", night)
     assert "To overrule the gate" in empty_shop.refuses("promote", "1")
 

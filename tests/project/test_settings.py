@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -383,12 +384,22 @@ class TestTemplate:
         assert (REPOSITORY / "adaptd.toml").read_text() == render_toml(), "run: python -m adaptd.project.toml > adaptd.toml"
 
     def test_it_says_the_defaults(self):
-        """Every key is there with its default, of the methods' options those of the chosen one."""
+        """Every key is there with its default, as a comment, of the methods' options those of the chosen one."""
         for method in ("guarded", "grcl", "source-only"):
             text = render_toml({"method.name": method})
             assert parse_settings(text) == Settings(method=MethodSettings(name=method))
+            text = re.sub("(?m)^#(?=[a-z])", "", text)
+            assert parse_settings(text) == Settings(method=MethodSettings(name=method))
             others = [name for name in setting_names() if name.count(".") == 2 and not name.startswith(f"method.{method}.")]
             assert _names(tomllib.loads(text)) == [name for name in setting_names() if name not in others]
+
+    def test_only_what_differs_is_set(self):
+        """Better defaults reach old projects; what the model is made with stays."""
+        found = tomllib.loads(render_toml({"training.epochs": 3, "training.seed": Settings().training.seed}))
+        assert {name: values for name, values in found.items() if values and name not in {"model", "method"}} == {
+            "training": {"epochs": 3}
+        }
+        assert list(found["model"]) == list(Settings().model.model_dump())
 
     def test_every_key_is_described(self):
         """No key without a sentence."""

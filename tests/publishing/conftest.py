@@ -56,7 +56,7 @@ def _batch(images: ImageSet, step: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(images.pixels[rows]).float() / 255, torch.from_numpy(images.labels[rows])
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _one_thread():
     """Small networks gain nothing from threads, and waiting for each other on a busy machine costs them everything."""
     before = torch.get_num_threads()
@@ -95,19 +95,19 @@ def _card(facts: Facts, model_sha256: str) -> Card:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def digits():
     """Real images of a domain."""
     return _digits
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def trained():
     """Make a model."""
     return _model
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def facts():
     """Make facts."""
     return _facts

@@ -60,10 +60,25 @@ def test_a_loss_on_the_source_is_rejected_with_figures():
     outcome = judge([on_test("source", truth, wrong(truth, slice(0, 30)), truth)], SETTINGS, CLASSES)
     assert not outcome.passed
     assert outcome.reasons == (
-        "On the source, measured accuracy went from 100.0% to 97.0% on 1000 images: a loss of 3.0%, allowed: 1.0%.",
+        "On the source, measured accuracy went from 100.0% to 97.0% on 1,000 images: a loss of 3 points, allowed: 1 point.",
     )
     expected = {"n": 1000, "promoted": 1.0, "candidate": 0.97, "negative_flips": 30, "positive_flips": 0, "nonfinite": 0}
     assert outcome.figures == {"source (test)": expected}
+
+
+@pytest.mark.parametrize(
+    ("n", "flipped", "why"),
+    [
+        (56, 2, "96.4% on 56 images: within chance (allowed: 1 point)."),
+        (1000, 4, "99.6% on 1,000 images: a loss of 0.4 points (allowed: 1 point)."),
+        (1000, 0, "100.0% on 1,000 images: no loss."),
+    ],
+)
+def test_why_it_passed_is_said(n, flipped, why):
+    """A loss that may be chance is told apart from one that is allowed."""
+    truth = labels(n)
+    outcome = judge([on_test("source", truth, wrong(truth, slice(0, flipped)), truth)], SETTINGS, CLASSES)
+    assert (outcome.passed, outcome.reasons) == (True, (f"On the source, measured accuracy went from 100.0% to {why}",))
 
 
 @pytest.mark.parametrize(("flipped", "passed"), [(9, True), (30, False)])
@@ -187,8 +202,8 @@ def test_small_losses_do_not_add_up_for_ever():
         passed.append(outcome.passed)
     assert passed == [True, True, False, False]
     (reason,) = outcome.reasons
-    assert reason.startswith("On the source, measured accuracy is 96.8% on 1000 images, and was 100.0% with version 1")
-    assert reason.endswith("a loss of 3.2% since then, allowed: 2.0%.")
+    assert reason.startswith("On the source, measured accuracy is 96.8% on 1,000 images, and was 100.0% with version 1")
+    assert reason.endswith("a loss of 3.2 points since then, allowed: 2 points.")
 
 
 def test_a_best_version_by_luck_does_not_bind():

@@ -18,12 +18,12 @@ from adaptd.publishing.session import open_session
 from adaptd.publishing.triton import quantized_name
 
 
-@pytest.fixture
-def exported(tmp_path, digits, trained, facts):
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory, digits, trained, facts):
     """A float file and the images it was trained on."""
-    images = digits("mnist", 1500)
-    export_onnx(trained("lenet", images, 60), tmp_path / "float.onnx", 18, facts())
-    return tmp_path / "float.onnx", images
+    images, path = digits("mnist", 1500), tmp_path_factory.mktemp("exported") / "float.onnx"
+    export_onnx(trained("lenet", images, 60), path, 18, facts())
+    return path, images
 
 
 def test_int8_is_smaller_and_nearly_as_good(tmp_path, exported, digits, facts):
@@ -62,15 +62,15 @@ def test_int8_that_loses_too_much_does_not_pass(tmp_path, exported, facts):
     assert not found.gate.passed
     (reason,) = found.gate.reasons
     assert "in int8 and" in reason
-    assert reason.endswith("allowed: 2.0%.")
+    assert reason.endswith("allowed: 2 points.")
 
 
 def test_what_cannot_be_quantised_is_explained(tmp_path, exported, facts):
     """A damaged file ends in an error that names the setting."""
-    path, images = exported
-    path.write_bytes(path.read_bytes()[:1000])
+    (path, images), damaged = exported, tmp_path / "damaged.onnx"
+    damaged.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(ExportFailed, match="quantize = false"):
-        quantize(path, tmp_path / "int8.onnx", [images], images, facts(), max_loss=0.02)
+        quantize(damaged, tmp_path / "int8.onnx", [images], images, facts(), max_loss=0.02)
 
 
 def test_quantising_says_nothing_and_leaves_logging_alone(tmp_path, exported):

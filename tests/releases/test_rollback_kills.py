@@ -20,6 +20,8 @@ from adaptd.publishing.triton import read_version
 
 KEEP = {"ADAPTD_EXPORT__KEEP_VERSIONS": "2"}
 """An old version is to be taken out at the end."""
+PAUSE_SECONDS = 0.001
+"""Between two looks: who never paused would take a core from those who are killed."""
 TWIN = {"ADAPTD_EXPORT__QUANTIZE": "true", "ADAPTD_EXPORT__QUANTIZED_MAX_LOSS": "1"}
 
 
@@ -50,7 +52,7 @@ def watching(models: Path) -> Iterator[list[str]]:
     over = threading.Event()
 
     def watch() -> None:
-        while not over.is_set():
+        while not over.wait(PAUSE_SECONDS):
             bad.extend(problem for folder in (models / "shop", models / "shop-int8") if (problem := look(folder)))
 
     watcher = threading.Thread(target=watch)

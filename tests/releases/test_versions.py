@@ -97,11 +97,18 @@ class TestPublishing:
         assert "does not answer as the model does" in rejected["gate"]["reasons"][0]
         assert "does not answer as the model does" in shop.status()["daemon"]["warnings"][0]
         assert is_clean(shop)
-        refused = shop.refuses("promote", 2, "--force", "--why", "I like it", env={"ADAPTD_EXPORT__PARITY_TOLERANCE": "1e-12"})
-        assert "version 2 cannot be published: model.onnx" in refused
-        assert "--force" not in refused
         shop.does("promote", 2)
         assert is_clean(shop)
+
+    @pytest.mark.long
+    def test_not_even_a_person_publishes_what_cannot_be_proven(self, wrecked):
+        """`promote --force` overrules the gate, not the proof."""
+        words = ("promote", 3, "--force", "--why", "I like it")
+        refused = wrecked.refuses(*words, env={"ADAPTD_EXPORT__PARITY_TOLERANCE": "1e-12"})
+        assert "version 3 cannot be published: model.onnx" in refused
+        assert "--force" not in refused
+        wrecked.does(*words)
+        assert is_clean(wrecked)
 
     def test_what_others_put_there_is_not_published_over(self, shop, night):
         """A folder with a larger number would be served instead: the version is rejected before it counts, with the remedy."""

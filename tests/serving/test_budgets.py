@@ -38,8 +38,13 @@ def server(shop, start):
 @pytest.fixture(scope="module")
 def huge() -> bytes:
     """A PNG of as many pixels as one image may have."""
+    return red(SIDE)
+
+
+def red(side: int) -> bytes:
+    """A PNG with a line of so many pixels, and as many lines."""
     target = BytesIO()
-    Image.new("RGB", (SIDE, SIDE), "red").save(target, "PNG", compress_level=1)
+    Image.new("RGB", (side, side), "red").save(target, "PNG", compress_level=1)
     return target.getvalue()
 
 
@@ -115,6 +120,20 @@ def test_much_json_keeps_nobody_waiting(server, data, status):
     assert worst < 1 + 5 * usual, "on a machine that has other things to do everything takes longer"
 
 
+@pytest.mark.parametrize(
+    ("images", "status"),
+    [('"",' * 19_000_000 + '""', 413), ("[]," * 19_000_000 + "[]", 413), (f'"{"QUJD" * 14_500_000}"', 400)],
+    ids=["strings", "lists", "garbage"],
+)
+def test_much_base64_keeps_nobody_waiting(server, images, status):
+    """58 MB of it, or of what is none: refused, and others get their health all the while."""
+    body, usual = f'{{"images": [{images}]}}'.encode(), slowest(server, 0.3)
+    with meanwhile(lambda: post(server, "/predict", body, {"Content-Type": "application/json"})) as results:
+        worst = slowest(server, 1)
+    assert results[0][0] == status, results[0]
+    assert worst < 1 + 5 * usual
+
+
 def test_large_json_is_read_as_small(server):
     """Flat or nested, padded beyond what is read at once: the same answers as of the runtime."""
     images = random_images(64)
@@ -166,10 +185,10 @@ def test_huge_images_keep_nobody_waiting(server, huge):
     status, document, _ = post(server, "/predict", *form(*[huge] * 24))
     assert (status, "pixels together" in document["error"]) == (413, True)
     assert time.monotonic() - begin < 5
-    body, usual = form(*[huge] * 3), slowest(server, 0.5, small())
+    body, usual = form(*[huge] * 2), slowest(server, 0.5, small())
     with meanwhile(*[lambda: post(server, "/predict", *body)] * 2) as results:
         time.sleep(0.2)
-        worst = slowest(server, 3, small())
+        worst = slowest(server, 2, small())
     assert [result[0] for result in results] == [200, 200]
     assert worst < 1 + 5 * usual
 
@@ -186,11 +205,11 @@ def test_huge_images_alone_keep_nobody_waiting(server):
     assert worst < 1 + 5 * usual
 
 
-def test_decoding_has_a_limit_of_time(fresh, start, huge):
+def test_decoding_has_a_limit_of_time(fresh, start):
     """A request whose images take too long is refused between two of them."""
     publish(models(fresh), 1)
-    server = start(fresh, max_decode_seconds=0.05)
-    status, document, _ = post(server, "/predict", *form(*[huge] * 3))
+    server, large = start(fresh, max_decode_seconds=0.05), red(SIDE // 2)
+    status, document, _ = post(server, "/predict", *form(*[large] * 3))
     assert (status, "more than 0.05 seconds" in document["error"]) == (413, True)
 
 

@@ -5,6 +5,7 @@ import json
 import re
 import socket
 import zlib
+from base64 import b64encode
 from contextlib import closing
 from io import BytesIO
 
@@ -171,7 +172,8 @@ def test_wrong_header_lengths(http, length):
         "/v2/models//config",
         "/v2/models/%00/config",
         "//v2",
-        "/",
+        "/page.html",
+        "/site/page.css",
         "/v2/models",
     ],
 )
@@ -293,6 +295,13 @@ def test_pipelined_requests(server, http):
         (b"", "multipart/form-data; boundary=x"),
         (b"hello", "multipart/form-data"),
         (b"hello", "multipart/mixed; boundary=x"),
+        (b'{"images": []}', "application/json"),
+        (b'{"images": {}}', "application/json"),
+        (b'{"images": "#0"}', "application/json"),
+        (b'{"images": ["#0", "#-1", "\\u0000"]}', "application/json"),
+        (b'{"images": ["' + b"A" * 999 + b'\\"]}', "application/json"),
+        (b"[" * 50_000, "application/json"),
+        (b'["images"]', "application/json"),
     ],
 )
 def test_bad_uploads(http, body, kind):
@@ -308,6 +317,20 @@ def test_too_many_files(http, count):
     body = b"--x\r\n\r\na\r\n" * count + b"--x--"
     answer = http.post("/predict", content=body, headers={"Content-Type": "multipart/form-data; boundary=x"})
     assert (answer.status_code, "more than 256 images" in answer.json()["error"]) == (413, True)
+
+
+def test_too_many_images_in_json(http):
+    """The same limit as in a form."""
+    answer = http.post("/predict", json={"images": ["QUJD"] * 257})
+    assert (answer.status_code, "more than 256" in answer.json()["error"]) == (413, True)
+
+
+def test_bombs_in_base64(http):
+    """Pixels are counted over all images, as in a form."""
+    target = BytesIO()
+    Image.new("1", (9_000, 9_000)).save(target, "PNG")
+    answer = http.post("/predict", json={"images": [b64encode(target.getvalue()).decode()] * 3})
+    assert (answer.status_code, "pixels together" in answer.json()["error"]) == (413, True)
 
 
 def test_a_picture_bomb(http):

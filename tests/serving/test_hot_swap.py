@@ -1,6 +1,7 @@
 """Versions come, go bad and are swapped while clients ask: nobody notices but by the version number."""
 
 import hashlib
+import itertools
 import json
 import re
 import shutil
@@ -229,3 +230,31 @@ def test_swaps_do_not_pile_up_threads(fresh, start):
         publish(models(fresh), version)
         wait_until(lambda version=version: server.version() == str(version))
     wait_until(lambda: threads() <= before + 3)
+
+
+def test_many_versions_asked_for_do_not_hold_up_a_swap(fresh, start):
+    """Clients that ask for every old version, and for thousands that are none, get those, 404 or 503; the newest takes over."""
+    for version in range(1, 13):
+        publish(models(fresh), version)
+    server = start(fresh)
+    statuses: set[int] = set()
+    stop = threading.Event()
+
+    def ask(versions) -> None:
+        with server.client() as http:
+            for version in versions:
+                if stop.is_set():
+                    return
+                statuses.add(http.get(f"/v2/models/{NAME}/versions/{version}").status_code)
+
+    askers = [threading.Thread(target=ask, args=(itertools.cycle(range(1, 12)),)) for _ in range(4)]
+    askers += [threading.Thread(target=ask, args=(range(first, 10**9),)) for first in (100, 10_000)]
+    for asker in askers:
+        asker.start()
+    wait_until(lambda: {200, 404} <= statuses)
+    publish(models(fresh), 13)
+    wait_until(lambda: server.version() == "13")
+    stop.set()
+    for asker in askers:
+        asker.join()
+    assert statuses <= {200, 404, 503}

@@ -4,12 +4,16 @@ import json
 import re
 import signal
 import socket
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from adaptd.errors import ConfigError
 from adaptd.observe.serving_metrics import ENDPOINTS
+from adaptd.project.settings import ServingSettings
+from adaptd.serving.server import check_grpc
 
 from .conftest import NAME, SIZE, make_onnx, models, publish, random_images, wait_until
 
@@ -75,6 +79,14 @@ class TestAccess:
         assert run.returncode == 1
         assert "Address already in use; stop what listens there, or choose another --port" in run.stderr
         assert run.stdout == ""
+
+    def test_grpc_without_its_packages(self, monkeypatch):
+        """Which extra has them, or how to do without."""
+        check_grpc(ServingSettings())
+        monkeypatch.setitem(sys.modules, "grpc", None)
+        check_grpc(ServingSettings())
+        with pytest.raises(ConfigError, match=r"pip install 'adaptd\[grpc\]', or set it to 0"):
+            check_grpc(ServingSettings(grpc_port=8001))
 
     def test_a_host_that_is_none(self, adaptd, fresh):
         """Likewise."""

@@ -42,6 +42,7 @@ ROWS = {
         | {"config_hash": "0" * 64, "phase": "done", "step": 9, "steps": 9, "report": "{}", "created_at": NOW}
     ],
     "checkpoints": [{"id": 1, "episode_id": 1, "step": 5, "path": "p", "sha256": "0" * 64, "created_at": NOW}],
+    "curves": [{"episode_id": 1, "step": 5, "live": '{"losses": {"source": 0.5}}'}],
     "memories": [{"image_id": 3, "domain_id": 2, "pseudo_label": "dog", "confidence": 0.75}],
     "versions": [
         {"version": 1, "episode_id": 1, "state": "promoted", "classes": '["cat", "dog"]', "weights_path": "w"}

@@ -21,6 +21,7 @@ from adaptd.records import (
     VersionState,
 )
 from adaptd.store import NewDrop, NewEpisode, NewVersion, Store, Transaction
+from adaptd.store.curves import EPISODES, POINTS
 
 
 @pytest.fixture
@@ -95,6 +96,20 @@ class TestDomains:
             assert [domain.name for domain in tx.domains.list_all()] == ["b", "a"]
             with pytest.raises(StoreConflict, match="domain with id 99"):
                 tx.domains.get(99)
+
+    def test_another_source_takes_the_first_place(self, store):
+        """With its name; the old one gets the name given, and a place behind all others."""
+        with store.writing() as tx:
+            old, camera, new = (add_domain(tx, name) for name in ("source", "camera-7", ".source"))
+            for key in (old, camera):
+                tx.domains.place(key)
+            tx.domains.replace_source(old, new, ".source-before-3")
+            assert {domain.name: (domain.id, domain.position) for domain in tx.domains.list_all()} == {
+                "source": (new, 0),
+                "camera-7": (camera, 1),
+                ".source-before-3": (old, 2),
+            }
+            assert tx.domains.place(new) == 0
 
     def test_positions_are_given_once_and_in_order(self, store):
         """A second placing keeps the column in R."""
@@ -374,6 +389,31 @@ class TestEpisodes:
             assert [item.step for item in tx.checkpoints.list_for(key)] == [20, 10]
             tx.checkpoints.forget(newest.id)
             assert [item.step for item in tx.checkpoints.list_for(key)] == [10]
+
+    def test_a_curve_begins_at_the_start_and_stays_short(self, store):
+        """First and newest points are always there; steps told again after a restart replace those told before."""
+        with store.writing() as tx:
+            key, other = add_episode(tx), add_episode(tx)
+            for step in range(1, 601):
+                tx.curves.add(key, step, {"losses": {"source": 1 / step}})
+            points = tx.curves.list_for(key)
+            assert (points[0], points[-1]) == ((1, {"losses": {"source": 1.0}}), (600, {"losses": {"source": 1 / 600}}))
+            assert POINTS / 2 <= len(points) <= POINTS
+            assert max(after - before for (before, _), (after, _) in itertools.pairwise(points)) < 600 / (POINTS / 8)
+            tx.curves.add(key, 500, {})
+            assert tx.curves.list_for(key)[-1] == (500, {})
+            tx.curves.add(other, 1, {})
+            tx.curves.forget_old()
+            assert len(tx.curves.list_for(key)) > 1
+
+    def test_old_curves_are_forgotten(self, store):
+        """Only the newest episodes keep theirs."""
+        with store.writing() as tx:
+            keys = [add_episode(tx) for _ in range(EPISODES + 1)]
+            for key in (keys[0], keys[-1]):
+                tx.curves.add(key, 1, {})
+            tx.curves.forget_old()
+            assert [len(tx.curves.list_for(key)) for key in (keys[0], keys[-1])] == [0, 1]
 
 
 def test_a_memory_is_replaced_as_a_whole(store):

@@ -6,13 +6,14 @@ import time
 from adaptd.records import DomainState, NewImage
 from adaptd.store import Store
 
-WRITERS, SECONDS = 8, 4
+WRITERS, SECONDS = 8, 2
 
 
-def write_for_a_while(address: str, writer: int, counts) -> None:
+def write_for_a_while(address: str, writer: int, counts, begin) -> None:
     """Add images one transaction at a time, each after a read in the same transaction, and count what was committed."""
     done = 0
     with Store(address) as store:
+        begin.wait()
         deadline = time.monotonic() + SECONDS
         while not done or time.monotonic() < deadline:  # who is locked out raises
             with store.writing() as tx:
@@ -27,8 +28,8 @@ def test_nothing_is_lost_and_nobody_is_locked_out(address):
     with Store(address) as store, store.writing() as tx:
         domain_id = tx.domains.add("busy", DomainState.QUEUED).id
     context = multiprocessing.get_context("spawn")
-    counts = context.Array("i", WRITERS)
-    writers = [context.Process(target=write_for_a_while, args=(address, n, counts)) for n in range(WRITERS)]
+    counts, begin = context.Array("i", WRITERS), context.Barrier(WRITERS)
+    writers = [context.Process(target=write_for_a_while, args=(address, n, counts, begin)) for n in range(WRITERS)]
     for writer in writers:
         writer.start()
     for writer in writers:

@@ -48,6 +48,9 @@ class Method(Generic[Options]):
     trains_statistics: ClassVar[bool] = False
     """Whether BatchNorm learns its statistics and dropout is on; else the network is a fixed function of each image."""
 
+    needs_keys: ClassVar[bool] = False
+    """Whether `begin` is to be given the projections of every image."""
+
     kept: ClassVar[tuple[str, ...]] = ()
     """Attributes that hold tensors of the method's own."""
 

@@ -16,6 +16,7 @@ Options = TypeVar("Options", bound=ContrastiveOptions)
 class Contrastive(Method[Options]):
     """A method with a bank. `update` leaves the batch's unit vectors in `z`, with which the bank follows."""
 
+    needs_keys = True
     bank: Bank
     z: list[Tensor]
 

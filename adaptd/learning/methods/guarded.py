@@ -163,8 +163,7 @@ class Guarded(Method[GuardedOptions]):
         def change(images: Tensor) -> Tensor:
             return warp(images, draw_warp(len(images), random), 1.0)
 
-        first = functional.softmax(target.logits.double(), dim=1)
-        return mean_probabilities(self.model, self._target.sets[0], first, change, self.options.views - 1)
+        return mean_probabilities(self.model, self._target.sets[0], target, change, self.options.views - 1)
 
     def remember(self, surveys: Surveys) -> MemorySelection | None:
         """An even sample, class by class, of the images that would take part next: also those that are not so easy."""

@@ -1,4 +1,4 @@
-"""Promote and roll back from a page: checked, then done by the command line in a process of its own.
+"""Changes asked for on a page: checked, then done by the command line in a process of its own.
 
 Publishing needs torch, which the supervisor never loads; and a person at a terminal gets the same answers.
 """
@@ -55,14 +55,10 @@ class Actions:
             raise RequestRefused(403, "that is not the token")
         return form
 
-    def run(self, action: str, version: int, form: dict[str, str]) -> ActionResult:
-        """Do it, and wait for the end."""
-        words = {"back": ["rollback"], "restore": ["rollback", str(version)], "promote": ["promote", str(version)]}[action]
-        why = " ".join(form.get("why", "").split())
-        if action == "promote" and why:
-            words += ["--force", f"--why={why}"]
+    def run(self, words: list[str]) -> ActionResult:
+        """Run a command, and wait for its end."""
         if not self._lock.acquire(blocking=False):
-            return ActionResult(succeeded=False, message="Another promotion or rollback is under way: look again in a minute.")
+            return ActionResult(succeeded=False, message="Another change is under way: look again in a minute.")
         try:
             command = [sys.executable, "-m", "adaptd.cli.main", "--project", str(self._root), *words]
             run = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=ACTION_SECONDS, check=False)
@@ -72,6 +68,13 @@ class Actions:
             self._lock.release()
         said = " ".join((run.stdout if run.returncode == 0 else run.stderr).split())[-MESSAGE_LENGTH:]
         return ActionResult(run.returncode == 0, said.removeprefix("adaptd: ") or f"exit code {run.returncode}")
+
+
+def release_words(action: str, version: int, form: dict[str, str]) -> list[str]:
+    """The command that goes back from a version, back to it, or promotes it."""
+    words = {"back": ["rollback"], "restore": ["rollback", str(version)], "promote": ["promote", str(version)]}[action]
+    why = " ".join(form.get("why", "").split())
+    return [*words, "--force", f"--why={why}"] if action == "promote" and why else words
 
 
 async def _read_form(request: Request) -> dict[str, str]:

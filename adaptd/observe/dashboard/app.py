@@ -12,18 +12,23 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from adaptd.errors import AdaptdError, RequestRefused, StoreError
-from adaptd.observe.dashboard.actions import ACTIONS, MAX_FORM_BYTES, Actions
-from adaptd.observe.dashboard.domains import view_domain, view_domains
+from adaptd.observe.dashboard.actions import ACTIONS, MAX_FORM_BYTES, Actions, release_words
+from adaptd.observe.dashboard.doings import DOINGS, EVERYTHING
+from adaptd.observe.dashboard.domain import view_domain
+from adaptd.observe.dashboard.domains import Asked, view_doing, view_domains
+from adaptd.observe.dashboard.gallery import Wanted
 from adaptd.observe.dashboard.labelling import change_labels, view_labels
 from adaptd.observe.dashboard.matrix import view_matrix
-from adaptd.observe.dashboard.overview import view_events, view_overview
+from adaptd.observe.dashboard.overview import read_curves, view_events, view_overview
 from adaptd.observe.dashboard.rendering import STATIC, render
-from adaptd.observe.dashboard.site import Site
+from adaptd.observe.dashboard.site import PageLinks, Site
 from adaptd.observe.dashboard.stream import Pulse
-from adaptd.observe.dashboard.versions import view_version, view_versions
+from adaptd.observe.dashboard.versions import AskedVersions, view_version, view_versions
 from adaptd.store import Transaction
 
 EVENTS = 100
+LONGEST = 300
+"""Characters of a word in an address that are looked at."""
 RETRY_SECONDS = "2"
 PICTURE_SECONDS = 86400
 """How long a browser may keep a picture: an image never changes."""
@@ -43,6 +48,9 @@ class _Name(StringConvertor):
 
 register_url_convertor("number", _Number())
 register_url_convertor("name", _Name())
+
+WHERE: dict[str, tuple[str, ...]] = {"": EVERYTHING, "/domains/{name:name}": tuple(DOINGS)}
+"""Below which addresses what can be done."""
 
 View = Callable[[Transaction, Request], dict[str, Any]]
 
@@ -64,10 +72,13 @@ class Dashboard:
                 "matrix.html",
                 lambda tx, request: view_matrix(site.matrices.read(tx), _number(request, "row"), _number(request, "column")),
             ),
-            "/domains": ("domains.html", lambda tx, _: view_domains(tx)),
-            "/domains/{name:name}": ("domain.html", lambda tx, request: view_domain(tx, site, request.path_params["name"])),
+            "/domains": ("domains.html", lambda tx, request: view_domains(tx, site, _asked(request))),
+            "/domains/{name:name}": (
+                "domain.html",
+                lambda tx, request: view_domain(tx, site, request.path_params["name"], _wanted(request)),
+            ),
             "/domains/{name:name}/labels": ("labels.html", self._view_labels),
-            "/versions": ("versions.html", lambda tx, request: view_versions(tx, site, _number(request, "before"))),
+            "/versions": ("versions.html", lambda tx, request: view_versions(tx, site, _asked_versions(request))),
             "/versions/{number:number}": (
                 "version.html",
                 lambda tx, request: view_version(tx, site, request.path_params["number"]),
@@ -78,6 +89,17 @@ class Dashboard:
             *(Route(address, self._page(template, view)) for address, (template, view) in pages.items()),
             Route("/domains/{name:name}/labels", self._label, methods=["POST"], max_body_size=MAX_FORM_BYTES),
             Route("/matrix.csv", self._csv),
+            Route("/curves.json", self._curves),
+            *(
+                Route(f"{of}/do/{action}", self._ask(action), methods=["GET"])
+                for of, actions in WHERE.items()
+                for action in actions
+            ),
+            *(
+                Route(f"{of}/do/{action}", self._do(action), methods=["POST"], max_body_size=MAX_FORM_BYTES)
+                for of, actions in WHERE.items()
+                for action in actions
+            ),
             Route("/domains/{name:name}/images/{image:number}.png", self._picture),
             *(
                 Route(f"/versions/{{number:number}}/{action}", self._act(action), methods=["POST"], max_body_size=MAX_FORM_BYTES)
@@ -134,7 +156,7 @@ class Dashboard:
             domain, image = tx.domains.find(request.path_params["name"]), tx.images.find(request.path_params["image"])
         png = None
         if domain is not None and image is not None and image.domain_id == domain.id:
-            png = self._site.pictures.find_png(image)
+            png = self._site.pictures.find_png(image, large="large" in request.query_params)
         if png is None:
             return PlainTextResponse("no such picture\n", 404)
         return Response(png, media_type="image/png", headers={"Cache-Control": f"private, max-age={PICTURE_SECONDS}"})
@@ -143,10 +165,43 @@ class Dashboard:
         async def answer(request: Request) -> Response:
             number = request.path_params["number"]
             form = await self._actions.read(request)
-            result = await run_in_threadpool(self._actions.run, action, number, form)
-            return self._html("done.html", {"result": result, "number": number}, 200 if result.succeeded else 409)
+            result = await run_in_threadpool(self._actions.run, release_words(action, number, form))
+            back = [("/versions", "all versions"), (f"/versions/{number}", f"version {number}")]
+            return self._html("done.html", {"result": result, "back": back}, 200 if result.succeeded else 409)
 
         return answer
+
+    def _ask(self, action: str) -> Callable[[Request], Response]:
+        """The page on which a person says yes, with the token."""
+
+        def answer(request: Request) -> Response:
+            if not self._actions.is_offered:
+                raise RequestRefused(404, "nothing can be changed here: set ADAPTD_METRICS__TOKEN")
+            with self._site.store.reading() as tx:
+                values = view_doing(tx, self._site, action, request.path_params.get("name"))
+            return self._html("act.html", values)
+
+        return answer
+
+    def _do(self, action: str) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            form, name = await self._actions.read(request), request.path_params.get("name")
+            if name is not None:
+                await run_in_threadpool(self._check_domain, name)
+            result = await run_in_threadpool(self._actions.run, DOINGS[action].words(name or "", form))
+            back = [("/", "overview")] + ([] if name is None else [(PageLinks().domain(name), name)])
+            return self._html("done.html", {"result": result, "back": back}, 200 if result.succeeded else 409)
+
+        return answer
+
+    def _check_domain(self, name: str) -> None:
+        """DomainUnknown before a command is begun for nothing."""
+        with self._site.store.reading() as tx:
+            tx.domains.get_named(name)
+
+    def _curves(self, _: Request) -> Response:
+        with self._site.store.reading() as tx:
+            return JSONResponse(read_curves(tx))
 
     def _view_labels(self, tx: Transaction, request: Request) -> dict[str, Any]:
         count, image = _number(request, "count"), _number(request, "image")
@@ -183,3 +238,20 @@ def _number(request: Request, name: str) -> int | None:
     """A whole number of the address; anything else is as good as none."""
     text = request.query_params.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def _asked(request: Request) -> Asked:
+    words = request.query_params
+    name, state = words.get("name", "")[:LONGEST], words.get("state", "")[:LONGEST]
+    return Asked(words.get("sort", "newest")[:LONGEST], state, name, _number(request, "page") or 0)
+
+
+def _wanted(request: Request) -> Wanted:
+    words = request.query_params
+    predicted, change, sure = (words.get(name, "")[:LONGEST] for name in ("class", "change", "sure"))
+    return Wanted(predicted, change, sure, _number(request, "page") or 0)
+
+
+def _asked_versions(request: Request) -> AskedVersions:
+    words = request.query_params
+    return AskedVersions(words.get("sort", "newest")[:LONGEST], words.get("state", "")[:LONGEST], _number(request, "page") or 0)

@@ -1,116 +1,115 @@
-"""The list of domains, and one domain: images, memory, quarantine, episodes, confusion, and what the newest changed."""
+"""The list of domains, sorted and filtered; and the page that asks before something is done to one."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
-from adaptd.evaluation.insight import Insight, Points
-from adaptd.observe.dashboard.charts import STYLES, draw_evolution, heat
-from adaptd.observe.dashboard.site import Site
-from adaptd.observe.explain import build_explanation
-from adaptd.records import Domain, Episode, EpisodeState, VersionState
+from adaptd.errors import AdaptdError
+from adaptd.evaluation.matrix import Matrix
+from adaptd.learning.methods.registry import list_methods
+from adaptd.observe.dashboard.doings import DOINGS, tell_command
+from adaptd.observe.dashboard.site import PageLinks, Site
+from adaptd.records import Accuracy, Domain, DomainState, VersionState
+from adaptd.releases.forgetting import look_ahead
+from adaptd.releases.served import read_accuracies
 from adaptd.store import Transaction
 
-SAMPLES, MEMORY, QUARANTINE, EVENTS, ROWS, POINTS = 24, 24, 30, 30, 40, 600
-"""How many of each are shown."""
-CLASSES_SHOWN = 30
+PAGE = 50
 
 
-def view_domains(tx: Transaction) -> dict[str, Any]:
-    """All domains, newest first."""
-    memories = tx.memories.counts()
-    return {"domains": [(domain, memories.get(domain.id, 0)) for domain in reversed(tx.domains.list_all())]}
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A domain as one line: what the served version reaches on it, and what the model did before its first episode."""
+
+    domain: Domain
+    memory: int
+    served: Accuracy | None
+    before: Any
+
+    @property
+    def gain(self) -> float | None:
+        """Since before its first episode; None unless both are known alike."""
+        if self.served is None or self.before is None or self.before.kind is not self.served.kind:
+            return None
+        return self.served.value - float(self.before.value)
 
 
-def view_domain(tx: Transaction, site: Site, name: str) -> dict[str, Any]:
-    """Everything about one domain; DomainUnknown where there is none."""
-    matrix = site.matrices.read(tx)
-    domain = tx.domains.get_named(name)
-    story = build_explanation(tx, name, matrix)
-    rows = range(max(0, len(matrix.rows) - ROWS), len(matrix.rows))
-    column = [matrix.domains.index(name)] if name in matrix.domains else []
+KEYS: dict[str, tuple[str, Callable[[Listed], Any]]] = {
+    "newest": ("newest first", lambda each: -each.domain.id),
+    "name": ("by name", lambda each: each.domain.name),
+    "accuracy": ("least accurate first", lambda each: 2.0 if each.served is None else each.served.value),
+    "gain": ("least gain first", lambda each: 2.0 if each.gain is None else each.gain),
+    "images": ("most images first", lambda each: -each.domain.images),
+    "quarantined": ("most in quarantine first", lambda each: -each.domain.quarantined),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What an address asks of the list; what it does not know is as good as none."""
+
+    sort: str = "newest"
+    state: str = ""
+    name: str = ""
+    page: int = 0
+
+    def at(self, page: int) -> str:
+        """The address of another page."""
+        return "/domains?" + urlencode({"sort": self.sort, "state": self.state, "name": self.name, "page": page})
+
+
+def view_domains(tx: Transaction, site: Site, asked: Asked | None = None) -> dict[str, Any]:
+    """A page of the domains that are asked for."""
+    asked = asked or Asked()
+    memories, domains, matrix = tx.memories.counts(), tx.domains.list_all(), site.matrices.read(tx)
+    promoted = tx.versions.find_latest(VersionState.PROMOTED)
+    served = {} if promoted is None else read_accuracies(tx, promoted)
+    before = _before(matrix)
+    meant = [
+        Listed(domain, memories.get(domain.id, 0), served.get(domain.name), before.get(domain.name))
+        for domain in domains
+        if asked.state in {"", domain.state} and asked.name.lower() in domain.name.lower()
+    ]
+    meant.sort(key=KEYS[asked.sort if asked.sort in KEYS else "newest"][1])
+    last = max(0, -(-len(meant) // PAGE) - 1)
+    page = min(asked.page, last)
     return {
-        "domain": domain,
-        "story": story,
-        "events": story["events"][::-1][:EVENTS],
-        "chart": draw_evolution(matrix, column, rows, whole=True) if column else None,
-        "samples": tx.images.sample(domain.id, SAMPLES),
-        "memory": _memory(tx, domain),
-        "memory_count": story["memory"],
-        "quarantine": tx.quarantine.list_latest(domain.id, QUARANTINE),
-        "reasons": sorted(tx.quarantine.counts(domain.id).items(), key=lambda item: -item[1]),
-        "confusion": _find_confusion(tx, site, domain),
-        "maps": _find_maps(tx, site, domain),
+        "asked": asked,
+        "domains": meant[page * PAGE : (page + 1) * PAGE],
+        "meant": len(meant),
+        "all": len(domains),
+        "first": page * PAGE + 1,
+        "served_version": None if promoted is None else promoted.version,
+        "sorts": [(key, text) for key, (text, _) in KEYS.items()],
+        "states": [state.value for state in DomainState],
+        "earlier": asked.at(page - 1) if page else None,
+        "later": asked.at(page + 1) if page < last else None,
     }
 
 
-def _memory(tx: Transaction, domain: Domain) -> list[dict[str, Any]]:
-    """From the most to the least confident, evenly: a memory is as good as its worst items."""
-    items = tx.memories.list_for(domain.id)
-    stride = max(1, -(-len(items) // MEMORY))
-    shown = items[::stride]
-    images = {image.id: image for image in tx.images.list_some([item.image_id for item in shown])}
-    return [{"item": item, "image": images[item.image_id]} for item in shown if item.image_id in images]
+def _before(matrix: Matrix) -> dict[str, Any]:
+    """What is known of each target from before its first episode."""
+    begins = ((name, matrix.begin(j), matrix.first_rows[j], j) for j, name in enumerate(matrix.domains) if j)
+    return {name: matrix.rows[row][j] for name, row, first, j in begins if row < first}
 
 
-def _find_newest(tx: Transaction, domain: Domain) -> Episode | None:
-    """The domain's newest episode."""
-    return next((e for e in reversed(tx.episodes.list_all(EpisodeState.DONE)) if e.domain_id == domain.id), None)
+def view_doing(tx: Transaction, site: Site, action: str, name: str | None) -> dict[str, Any]:
+    """What is about to be done to a domain, or to everything, and what that means; DomainUnknown."""
+    domain = None if name is None else tx.domains.get_named(name)
+    return {
+        "doing": DOINGS[action],
+        "domain": domain,
+        "address": PageLinks().act(action, name),
+        "command": tell_command(action, name),
+        "methods": list_methods() if action == "retry" else (),
+        "method": site.project.settings.method.name,
+        "told": _foretell(tx, site, name) if action == "forget" and name is not None else (),
+    }
 
 
-def _find_confusion(tx: Transaction, site: Site, domain: Domain) -> dict[str, Any] | None:
-    """That of the served version; where its episode wrote none down, as for a domain that came later, of the domain's newest."""
-    promoted = tx.versions.find_latest(VersionState.PROMOTED)
-    served = None if promoted is None else tx.episodes.get(promoted.episode_id)
-    for episode in (served, _find_newest(tx, domain)):
-        insight = None if episode is None else site.pictures.find_insight(episode.id)
-        found = None if insight is None else _confusion(insight, domain.id)
-        if found is not None and episode is not None:
-            return found | {"episode": episode.number, "is_served": episode == served}
-    return None
-
-
-def _find_maps(tx: Transaction, site: Site, domain: Domain) -> list[dict[str, Any]]:
-    """What the domain's newest episode changed, where that was written down."""
-    newest = _find_newest(tx, domain)
-    found = None if newest is None else site.pictures.find_insight(newest.id)
-    return [] if found is None else _maps(found, {each.id: each.name for each in tx.domains.list_all()})
-
-
-def _confusion(insight: Insight, domain_id: int) -> dict[str, Any] | None:
-    """True class by predicted class, as counts and shares of the row; None without labels or with very many classes."""
-    pairs = [
-        (label, after)
-        for owner, label, after in zip(insight.domains, insight.labels, insight.after, strict=True)
-        if owner == domain_id and label is not None
-    ]
-    if not pairs or len(insight.classes) > CLASSES_SHOWN:
-        return None
-    size = len(insight.classes)
-    counts = [[0] * size for _ in range(size)]
-    for label, after in pairs:
-        counts[label][after] += 1
-    rows = [
-        (name, [(number, heat(number / max(1, sum(row)))) for number in row])
-        for name, row in zip(insight.classes, counts, strict=True)
-    ]
-    return {"classes": insight.classes, "rows": rows, "n": len(pairs)}
-
-
-def _maps(insight: Insight, names: dict[int, str]) -> list[dict[str, Any]]:
-    """Each a title, a legend, and points as (x, y, style)."""
-    stride = max(1, -(-len(insight.ids) // POINTS))
-    order = list(dict.fromkeys(insight.domains))
-    domains = [order.index(each) for each in insight.domains]
-    legend = [names.get(each, "?") for each in order]
-    drawn: list[tuple[str, Points, list[int], list[str]]] = [("by domain", insight.after_points, domains, legend)]
-    if insight.before_points:
-        drawn.append(("by prediction before", insight.before_points, list(insight.before), list(insight.classes)))
-    drawn.append(("by prediction after", insight.after_points, list(insight.after), list(insight.classes)))
-    return [
-        {
-            "title": title,
-            "points": [(x, y, style % STYLES) for (x, y), style in list(zip(points, styles, strict=True))[::stride]],
-            "legend": [(number % STYLES, text) for number, text in enumerate(texts)][:CLASSES_SHOWN],
-        }
-        for title, points, styles, texts in drawn
-        if points
-    ]
+def _foretell(tx: Transaction, site: Site, name: str) -> tuple[str, ...]:
+    try:
+        return tuple(look_ahead(tx, site.project.state, name).tell())
+    except AdaptdError as problem:
+        return (str(problem),)

@@ -6,7 +6,7 @@ from typing import Any
 
 from adaptd.evaluation.matrix import Entry, Matrix
 from adaptd.evaluation.metrics import summarize
-from adaptd.observe.dashboard.charts import STYLES, draw_evolution, heat
+from adaptd.observe.dashboard.charts import LINES, chart_evolution, heat
 
 ROWS, COLUMNS = 24, 12
 """What is shown at once, beside the source."""
@@ -34,7 +34,7 @@ def view_matrix(matrix: Matrix, row: int | None = None, column: int | None = Non
         "window": window,
         "rows": [(matrix.episodes[t], [_cell(matrix.rows[t][j]) for j in window.columns]) for t in window.rows],
         "domains": [matrix.domains[j] for j in window.columns],
-        "chart": draw_evolution(matrix, _few(window.columns), window.rows),
+        "chart": chart_evolution(matrix, _few(window.columns), window.rows),
         "metrics": summarize(matrix).to_json(),
     }
 
@@ -58,8 +58,8 @@ def _window(matrix: Matrix, row: int | None, column: int | None) -> Window:
 
 
 def _few(columns: Sequence[int]) -> list[int]:
-    """As many lines as there are styles: the source and the newest."""
-    return [*columns[:1], *columns[1:][-(STYLES - 1) :]]
+    """As many lines as can be told apart: the source and the newest."""
+    return [*columns[:1], *columns[1:][-(LINES - 1) :]]
 
 
 def _cell(entry: Entry | None) -> dict[str, Any] | None:

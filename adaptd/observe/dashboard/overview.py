@@ -1,118 +1,118 @@
-"""The overview: what is served, is it good, what is running, what needs attention."""
+"""The overview: what is served and how good it is, what the newest episode changed, what is running, what needs a person."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from adaptd.observe.dashboard.attention import list_attention
+from adaptd.observe.dashboard.charts import Chart, chart_curves
 from adaptd.observe.dashboard.site import Site
-from adaptd.observe.status import build_status
-from adaptd.records import AccuracyKind, DomainState, Version, VersionState
+from adaptd.observe.status import build_status, find_running, list_warnings
+from adaptd.records import EVERYTHING, AccuracyKind, DomainState, Version, VersionState
 from adaptd.releases.served import read_accuracies
 from adaptd.store import Transaction
 
 EVENTS, FINISHED, WAITING, ROWS = 8, 6, 20, 12
 """How many of each are shown."""
-FORGOTTEN = 0.05
-"""A domain that lost more than this share since its best is worth a look."""
-QUARANTINED = 0.2
-"""So is one with more than this share of its files in quarantine."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attention:
-    """Something a person should look at, and where."""
-
-    text: str
-    domain: str | None = None
-    version: int | None = None
+TOLD = 12
+"""Steps of the running episode on a page that has no script; the script asks for all that are kept."""
+CURVES = (("losses", "Losses"), ("multipliers", "Multipliers of the constraints"), ("health", "Health, without labels"))
+FINISHED_STATES = (DomainState.DONE, DomainState.REJECTED)
 
 
 def view_overview(tx: Transaction, site: Site) -> dict[str, Any]:
     """Everything the overview shows."""
-    matrix = site.matrices.read(tx)
-    status = build_status(tx, site.find_holder(), site.project.root, site.model, matrix)
+    matrix, holder = site.matrices.read(tx), site.find_holder()
+    domains = {domain.id: domain for domain in tx.domains.list_all()}
+    status = build_status(tx, holder, site.project.root, site.model, matrix, domains)
     queue = status["queue"]
-    waiting = [item for item in queue if item["state"] != DomainState.DONE]
+    waiting = [item for item in queue if item["state"] not in FINISHED_STATES]
     return {
         "status": status,
         "served": view_served(tx),
-        "attention": _attention(tx, status),
+        "attention": list_attention(list_warnings(tx, domains, find_running(tx), holder), status),
+        "is_paused": any(pause.scope == EVERYTHING for pause in tx.pauses.list_all()),
+        "curves": view_curves(tx) if status["episode"] else [],
         "waiting": waiting[:WAITING],
         "waiting_more": max(0, len(waiting) - WAITING),
-        "finished": [item for item in queue if item["state"] == DomainState.DONE][-FINISHED:][::-1],
-        "images": sum(domain.images for domain in tx.domains.list_all()),
+        "finished": [item for item in queue if item["state"] in FINISHED_STATES][-FINISHED:][::-1],
+        "images": sum(domain.images for domain in domains.values()),
         "events": view_events(tx, EVENTS),
     }
 
 
+def view_curves(tx: Transaction) -> list[tuple[str, str, Chart]]:
+    """The running episode from its start, as far as it was told: key, title and chart of each kind."""
+    running = find_running(tx)
+    points = () if running is None else tx.curves.list_for(running.id)
+    return [(key, title, chart_curves(points, key, TOLD)) for key, title in CURVES]
+
+
+def read_curves(tx: Transaction) -> list[dict[str, Any]]:
+    """The same for the pages' script: all that is kept of the running episode."""
+    running = find_running(tx)
+    return [] if running is None else [{"step": step, "live": live} for step, live in tx.curves.list_for(running.id)]
+
+
 def view_served(tx: Transaction) -> dict[str, Any] | None:
-    """The promoted version and how good it is on each domain, with the change since the one before."""
+    """The promoted version, how good it is on each domain, and what the episode that it came of changed."""
     served = tx.versions.find_latest(VersionState.PROMOTED)
     if served is None:
         return None
-    rows = compare(tx, served)
-    measured = [row["value"] for row in rows if row["kind"] == AccuracyKind.MEASURED]
-    estimated = [row["value"] for row in rows if row["kind"] == AccuracyKind.ESTIMATED]
+    origin = served if served.restores is None else tx.versions.get(served.restores)
+    learned = tx.domains.get(tx.episodes.get(origin.episode_id).domain_id).name
+    rows = compare(tx, origin, served)
+    own = next((row for row in rows if row["domain"] == learned), None)
     return {
         "version": served.version,
         "restores": served.restores,
         "promoted_at": served.promoted_at,
-        "rows": rows[:1] + rows[1:][-(ROWS - 1) :],
+        "rows": _choose(rows, learned),
         "hidden": max(0, len(rows) - ROWS),
-        "measured": sum(measured) / len(measured) if measured else None,
-        "measured_count": len(measured),
-        "estimated": sum(estimated) / len(estimated) if estimated else None,
-        "estimated_count": len(estimated),
+        "learned": learned,
+        "own": own,
+        "parent": origin.parent,
         "lowest": min(rows, key=lambda row: row["value"], default=None),
         "gate": served.gate,
+        **_averages(rows),
     }
 
 
-def compare(tx: Transaction, version: Version) -> list[dict[str, Any]]:
-    """A version's accuracies by domain in R's order, with the change against its parent where both are known alike."""
+def _averages(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Measured and estimated apart, each with the number of domains and images behind it."""
+    told: dict[str, Any] = {}
+    for kind in AccuracyKind:
+        mine = [row for row in rows if row["kind"] == kind]
+        told[kind.value] = sum(row["value"] for row in mine) / len(mine) if mine else None
+        told[f"{kind}_count"], told[f"{kind}_images"] = len(mine), sum(row["n"] or 0 for row in mine)
+    return told
+
+
+def _choose(rows: list[dict[str, Any]], learned: str) -> list[dict[str, Any]]:
+    """As many as are shown: what was learned last, then the source and the newest."""
+    first = [row for row in rows if row["domain"] == learned]
+    others = [row for row in rows if row["domain"] != learned]
+    return first + others[:1] + others[1:][-(ROWS - 2) :]
+
+
+def compare(tx: Transaction, version: Version, served: Version | None = None) -> list[dict[str, Any]]:
+    """A version's accuracies by domain in R's order, with the change against its parent where both are known alike.
+
+    What was learned anew of `served`, which has the same weights, counts too.
+    """
     before = {} if version.parent is None else read_accuracies(tx, tx.versions.get(version.parent))
     rows = []
-    for name, now in read_accuracies(tx, version).items():
+    for name, now in read_accuracies(tx, served or version).items():
         old = before.get(name)
-        change = now.value - old.value if old is not None and old.kind is now.kind else None
+        is_alike = old is not None and old.kind is now.kind
         rows.append({"domain": name, "value": now.value, "kind": str(now.kind), "n": now.n})
-        rows[-1] |= {"low": now.low, "high": now.high, "held_out": now.held_out, "before": old and old.value, "change": change}
+        rows[-1] |= {"low": now.low, "high": now.high, "held_out": now.held_out, "before": old and old.value}
+        rows[-1] |= {"before_kind": old and str(old.kind), "change": now.value - old.value if old and is_alike else None}
     return rows
-
-
-def _attention(tx: Transaction, status: dict[str, Any]) -> list[Attention]:
-    """What a person should look at, the daemon's own warnings first."""
-    found = [Attention(text) for text in status["daemon"]["warnings"]]
-    newest = tx.versions.find_latest()
-    if newest is not None and newest.state is VersionState.REJECTED:
-        reasons = (newest.gate and newest.gate.reasons) or ("no reason was kept",)
-        found.append(Attention(f"The gate rejected version {newest.version}: {reasons[0]}", version=newest.version))
-    for name, loss in _lost(status):
-        if loss > FORGOTTEN:
-            found.append(
-                Attention(f"On {name} an earlier version was {100 * loss:.1f} points better than what is served.", domain=name)
-            )
-    for item in status["queue"]:
-        files = item["images"] + item["quarantined"]
-        if item["quarantined"] > QUARANTINED * files:
-            text = f"{item['quarantined']} of {files} files of {item['domain']} are in quarantine."
-            found.append(Attention(text, domain=item["domain"]))
-    return found
-
-
-def _lost(status: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """How far the promoted version is below the best of R, by domain; what is measured is compared with what was."""
-    matrix, served = status["matrix"], (status["served"] or {}).get("accuracies", {})
-    for column, name in enumerate(matrix["domains"]):
-        if name in served:
-            rows = zip(matrix["R"], matrix["kind"], strict=True)
-            known = [values[column] for values, kinds in rows if kinds[column] == served[name]["kind"]]
-            yield name, max(known, default=served[name]["value"]) - served[name]["value"]
 
 
 def view_events(tx: Transaction, count: int, before: int | None = None) -> list[dict[str, Any]]:
     """Events with their domains' names and their episodes' numbers, newest first."""
-    names = {domain.id: domain.name for domain in tx.domains.list_all()}
+    events = tx.events.list_latest(count, before=before)
+    names = {d.id: d.name for d in tx.domains.list_some({event.domain_id for event in events if event.domain_id is not None})}
     numbers = tx.episodes.numbers()
     return [
         {
@@ -124,5 +124,5 @@ def view_events(tx: Transaction, count: int, before: int | None = None) -> list[
             "episode": None if event.episode_id is None else numbers.get(event.episode_id),
             "version": event.version,
         }
-        for event in tx.events.list_latest(count, before=before)
+        for event in events
     ]

@@ -8,6 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from adaptd import __version__
 from adaptd.observe.dashboard import wording
+from adaptd.observe.dashboard.doings import WORDS, tell_command
 from adaptd.observe.dashboard.site import Links, PageLinks
 from adaptd.observe.vocabulary import EVENTS, tone_of
 
@@ -28,6 +29,7 @@ def _environment() -> Environment:
     for word in (wording.percent, wording.interval, wording.points, wording.moment, wording.duration, wording.count):
         environment.filters[word.__name__] = word
     environment.globals |= {"tone_of": tone_of, "meanings": EVENTS, "adaptd_version": __version__}
+    environment.globals |= {"words": WORDS, "command_of": tell_command}
     return environment
 
 
@@ -36,6 +38,6 @@ def render(template: str, values: dict[str, Any], links: Links | None = None) ->
     return _environment().get_template(template).render({"level": 2} | values | {"links": links or PageLinks()})
 
 
-def read_styles() -> str:
-    """The style sheet, for a document that stands alone."""
-    return (STATIC / "style.css").read_text(encoding="utf-8")
+def read_static(name: str) -> str:
+    """A style sheet or script, for a document that stands alone."""
+    return (STATIC / name).read_text(encoding="utf-8")

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
 from adaptd.learning.grcl import Projection, project
+from adaptd.learning.grcl.active_set import PARALLEL
 
 seeds = st.integers(0, 2**32 - 1)
 exponents = st.floats(-6, 6)
@@ -36,20 +37,27 @@ def draw(seed: int, count: int, size: int, scale=()) -> list[np.ndarray]:
     return [v / np.linalg.norm(v) * 10.0**e for v, e in zip(vectors, scale or [0] * count, strict=True)]
 
 
-@settings(max_examples=1500)
+def rounding(s, m) -> float:
+    """What inner products in float64 leave open, for |g| = 1: the nearer two constraints are to parallel, the more."""
+    cosine = s @ m / (np.linalg.norm(s) * np.linalg.norm(m))
+    return 1e-9 + 16 * np.finfo(float).eps / max(PARALLEL, (1 - cosine) * (1 + cosine))
+
+
+@settings(max_examples=600)
 @given(seeds, st.integers(2, 12), st.tuples(exponents, exponents, exponents))
+@example(4845271, 2, (0.0, 0.0, 0.0))  # constraints that are opposite but for 1e-4
 def test_two_constraints_hold_and_w_is_the_closest_vector(seed, size, scale):
     """With norms from 1e-6 to 1e6: both constraints hold, u ≥ 0, w = g if none is violated, and w is scipy's answer."""
     g, s, m = draw(seed, 3, size, scale)
     w, projection = projected(g, [s, m])
-    length = np.linalg.norm(g)
+    tolerance = rounding(s, m) * np.linalg.norm(g)
     for constraint, u in zip((s, m), projection.multipliers, strict=True):
         assert u >= 0
-        assert w @ constraint >= -1e-9 * length * np.linalg.norm(constraint)
+        assert w @ constraint >= -tolerance * np.linalg.norm(constraint)
     if g @ s >= 0 and g @ m >= 0:
         np.testing.assert_array_equal(w, g)
         assert projection.multipliers == (0, 0)
-    np.testing.assert_allclose(w, closest(g, [s, m]), atol=1e-9 * length)
+    np.testing.assert_allclose(w, closest(g, [s, m]), atol=tolerance)
 
 
 @settings(max_examples=400)

@@ -1,9 +1,8 @@
 // Keeps a page up to date while the daemon works. Without it every page still tells everything as of its loading.
 "use strict";
 
-const KEPT = 300;
-const SVG = "http://www.w3.org/2000/svg";
-const points = [];
+const MOST = 1000;  // then the store is asked again, which keeps fewer
+let points = [];
 let stamp = null;
 let episode = null;
 
@@ -35,47 +34,26 @@ async function refresh() {
   const same = here && there && here.dataset.episode === there.dataset.episode;
   if (here && !same) here.remove();
   if (there && !same) find("cards").after(document.adoptNode(there));
+  charts.drawAll();
+}
+
+// The episode from its start, as the store has it; what is told since then comes with the stream.
+async function recall() {
+  points = [];
+  if (!document.querySelector("[data-live]")) return;
+  const answer = await fetch("/curves.json");
+  if (answer.ok) points = await answer.json();
 }
 
 function draw(figure) {
-  const key = figure.dataset.key, svg = figure.querySelector("svg"), legend = figure.querySelector(".legend");
-  const names = [...new Set(points.flatMap((point) => Object.keys(point.live[key] || {})))];
-  const values = points.flatMap((point) => Object.values(point.live[key] || {}));
+  const key = figure.dataset.live, told = points.filter((point) => Object.keys(point.live[key] || {}).length);
+  const names = [...new Set(told.flatMap((point) => Object.keys(point.live[key])))];
   if (!names.length) return;
-  const low = Math.min(0, ...values), high = Math.max(...values, low + 1e-6);
-  const first = points[0].step, last = Math.max(points[points.length - 1].step, first + 1);
-  const scale = document.createElementNS(SVG, "text");
-  scale.setAttribute("x", "6");
-  scale.setAttribute("y", "11");
-  scale.textContent = `${high.toPrecision(3)} at the top, ${low.toPrecision(1)} at the bottom; steps ${first} to ${last}`;
-  svg.replaceChildren(scale);
-  legend.replaceChildren();
-  names.forEach((name, number) => {
-    const known = points.filter((point) => name in (point.live[key] || {}));
-    const places = known.map((point) => [
-      6 + (308 * (point.step - first)) / (last - first),
-      16 + 98 * (1 - (point.live[key][name] - low) / (high - low)),
-    ]);
-    const group = document.createElementNS(SVG, "g");
-    group.setAttribute("class", `style-${number % 8}`);
-    const line = document.createElementNS(SVG, "polyline");
-    line.setAttribute("points", places.map((place) => place.map((x) => x.toFixed(1)).join(",")).join(" "));
-    group.append(line);
-    if (places.length) {
-      const dot = document.createElementNS(SVG, "circle");
-      ["cx", "cy"].forEach((axis, i) => dot.setAttribute(axis, places[places.length - 1][i].toFixed(1)));
-      dot.setAttribute("r", "3");
-      group.append(dot);
-    }
-    svg.append(group);
-    const item = document.createElement("li");
-    item.className = `style-${number % 8}`;
-    item.textContent = `${name} ${known[known.length - 1].live[key][name].toFixed(3)}`;
-    legend.append(item);
-  });
+  const columns = names.map((name) => told.map((point) => point.live[key][name] ?? null));
+  charts.draw(figure, { x: "step", unit: "", kind: "lines", names, xs: told.map((point) => point.step), columns });
 }
 
-function show(now) {
+async function show(now) {
   say("daemon-state", now.state);
   const badge = find("daemon-state");
   if (badge) badge.className = `state state-${now.state}`;
@@ -85,14 +63,14 @@ function show(now) {
   say("live-phase", now.episode.phase);
   say("live-step", `step ${now.episode.step} of ${now.episode.steps}`);
   say("live-left", now.episode.eta_seconds === null ? "" : `, ${duration(now.episode.eta_seconds)} left`);
-  if (now.episode.started_at !== episode) points.length = 0;
-  episode = now.episode.started_at;
-  const newest = points[points.length - 1];
-  if (Object.keys(now.episode.live).length && (!newest || newest.step !== now.episode.step)) {
-    points.push({ step: now.episode.step, live: now.episode.live });
-    if (points.length > KEPT) points.shift();
+  const { step, live, phase } = now.episode, last = () => (points.length ? points[points.length - 1].step : 0);
+  const wentBack = phase === "training" && step < last();
+  if (now.episode.started_at !== episode || wentBack || points.length > MOST) {
+    episode = now.episode.started_at;
+    await recall().catch(() => {});
   }
-  document.querySelectorAll(".live-chart").forEach(draw);
+  if (Object.keys(live.losses || {}).length && step > last()) points.push({ step, live });
+  document.querySelectorAll("[data-live]").forEach(draw);
 }
 
 const source = new EventSource("/events/stream");
@@ -102,6 +80,6 @@ source.onmessage = async (message) => {
   const now = JSON.parse(message.data);
   if (stamp !== null && now.stamp !== stamp) await refresh().catch(() => {});
   stamp = now.stamp;
-  show(now);
+  await show(now).catch(() => {});
 };
 addEventListener("pagehide", () => source.close());
