@@ -130,7 +130,8 @@ def _show_versions(found: list[dict[str, Any]]) -> None:
         gate = item["gate"] or {"passed": None, "reasons": ["not judged"]}
         state = f"[bold green]{item['state']}, served[/]" if item["served"] else item["state"]
         origin = f" (restores {item['restores']})" if item["restores"] else ""
-        said = item["forced_because"] or "\n".join(gate["reasons"])
+        first, *more = gate["reasons"] or ["no reason was kept"]
+        said = item["forced_because"] or first + (f" (and {len(more)} more: adaptd explain)" if more else "")
         table.add_row(
             str(item["version"]),
             state,

@@ -98,7 +98,7 @@ class Conclusion:
         files = CheckFiles(self._layout.checks)
         model = self._settings.model
         trained = find_trained(model, project.root)
-        self._checks = Checks(self._images, len(model.classes), evaluation.batch_size, files, trained)
+        self._checks = Checks(self._images, len(model.classes), evaluation.batch_size, files, trained, below)
         self._forgotten: tuple[int, ...] = ()
         self._rows = RowMaker(self._images, self._checks, evaluation)
 

@@ -11,6 +11,7 @@ from adaptd.evaluation.checkfiles import CheckFiles
 from adaptd.evaluation.headchecks import HeadChecks
 from adaptd.evaluation.netchecks import NetChecks
 from adaptd.evaluation.predictions import choose_learned
+from adaptd.learning.below import Below
 from adaptd.learning.weights import Trained
 from adaptd.library.imageset import ImageSet
 from adaptd.records import Domain
@@ -41,6 +42,7 @@ class Checks:
         batch_size: of the forward passes.
         files: keeps what they learned; None: it is not kept.
         trained: the weights that the model's backbone brought: heads on its features are asked then. None: small networks are.
+        below: activations that need not be made again for that.
     """
 
     def __init__(
@@ -50,9 +52,10 @@ class Checks:
         batch_size: int,
         files: CheckFiles | None = None,
         trained: Trained | None = None,
+        below: Below | None = None,
     ) -> None:
         self._images, self._classes, self._batch_size, self._trained = images, classes, batch_size, trained
-        self._files = files or CheckFiles(None)
+        self._files, self._below = files or CheckFiles(None), below
         self._opinions: dict[tuple[int, bool], SecondOpinion] = {}
 
     def ask(self, domain: Domain, *, learned: bool = False) -> SecondOpinion:
@@ -77,7 +80,7 @@ class Checks:
     def _heads(self) -> HeadChecks | None:
         if self._trained is None:
             return None
-        return HeadChecks(self._source, self._classes, self._batch_size, self._files, self._trained)
+        return HeadChecks(self._source, self._classes, self._batch_size, self._files, self._trained, self._below)
 
     @cached_property
     def _networks(self) -> NetChecks:

@@ -14,11 +14,12 @@ from torch import Tensor
 from adaptd.evaluation.agreement import SecondOpinion
 from adaptd.evaluation.checkfiles import CheckFiles, fingerprint, make_key
 from adaptd.evaluation.checkheads import ask_heads, to_unit_length
-from adaptd.evaluation.evaluator import predict
+from adaptd.evaluation.evaluator import view
 from adaptd.evaluation.predictions import choose_learned
-from adaptd.learning.backbones import Classifier, Encoding
+from adaptd.learning.backbones import Classifier
+from adaptd.learning.below import Below
 from adaptd.learning.weights import Trained, save_classifier
-from adaptd.library.imageset import ImageSet, spread_rows
+from adaptd.library.imageset import Gathered, ImageSet, spread_rows
 
 RECIPE = "check heads, 1"
 """Stands for how they answer: another name makes kept answers useless."""
@@ -35,13 +36,23 @@ class HeadChecks:
         batch_size: of the forward passes.
         files: where answers are kept.
         trained: the weights that the backbone brought.
+        below: activations that need not be made again.
     """
 
-    def __init__(self, source: ImageSet, classes: int, batch_size: int, files: CheckFiles, trained: Trained) -> None:
+    def __init__(
+        self,
+        source: ImageSet,
+        classes: int,
+        batch_size: int,
+        files: CheckFiles,
+        trained: Trained,
+        below: Below | None = None,
+    ) -> None:
         rows = spread_rows(len(source), MOST_SOURCE)
         assert source.labels is not None
-        self._source = ImageSet(source.ids[rows], np.asarray(source.pixels[rows]), source.labels[rows])
+        self._source = ImageSet(source.ids[rows], Gathered([source.pixels], rows), source.labels[rows])
         self._classes, self._batch_size, self._files, self._trained = classes, batch_size, files, trained
+        self._below = below
         self._features: dict[str, NDArray[np.float32]] = {}
 
     def ask(self, name: str, own: ImageSet, images: ImageSet) -> SecondOpinion:
@@ -82,5 +93,7 @@ class HeadChecks:
     def _encode(self, images: ImageSet) -> NDArray[np.float32]:
         known = fingerprint(images)
         if known not in self._features:
-            self._features[known] = to_unit_length(predict(Encoding(self._model), images, self._batch_size))
+            self._features[known] = to_unit_length(
+                view(self._model, images, self._classes, self._batch_size, self._below).features
+            )
         return self._features[known]

@@ -11,7 +11,7 @@ from torch import nn
 from adaptd.evaluation.estimators import estimate_accuracy
 from adaptd.evaluation.evaluator import answering
 from adaptd.learning.below import Below
-from adaptd.library.imageset import ImageSet, spread_rows
+from adaptd.library.imageset import Gathered, ImageSet, spread_rows
 from adaptd.pace import Seen, ignore
 from adaptd.records import Domain
 
@@ -146,4 +146,4 @@ def predict_domains(
 def choose_learned(images: ImageSet) -> ImageSet:
     """Those that are looked at, without labels; of very many, some at even distances."""
     rows = spread_rows(len(images), MOST_LEARNED)
-    return images.unlabelled() if len(rows) == len(images) else ImageSet(images.ids[rows], np.asarray(images.pixels[rows]))
+    return images.unlabelled() if len(rows) == len(images) else ImageSet(images.ids[rows], Gathered([images.pixels], rows))

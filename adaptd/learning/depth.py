@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from adaptd.learning.activations import Show, Store, count_changed
-from adaptd.learning.allocation import keep_freed_memory
 from adaptd.learning.backbones import LENETS, Classifier
 from adaptd.learning.batches import EpisodeData
 from adaptd.learning.below import Below
@@ -88,8 +87,7 @@ def find_below(
 
 
 def limit_threads(plan: Plan) -> None:
-    """Let torch work with the plan's threads, also before anything is trained, and in memory that it keeps."""
-    keep_freed_memory()
+    """Let torch work with the plan's threads, also before anything is trained."""
     torch.set_num_threads(plan.threads)
 
 

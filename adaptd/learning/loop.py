@@ -14,7 +14,7 @@ from math import isfinite
 import torch
 
 from adaptd.errors import CheckpointError, NonFiniteSteps
-from adaptd.learning.allocation import keep_freed_memory
+from adaptd.learning.allocation import keeping_freed_memory
 from adaptd.learning.augment import Augmentation
 from adaptd.learning.backbones import Classifier
 from adaptd.learning.batches import Batch, Batches, EpisodeData
@@ -48,7 +48,6 @@ class Training:
         self.watch = Watch(self.model, data, plan)
         self._begun = False
         self._timing = Timing()
-        keep_freed_memory()
         torch.set_num_threads(plan.threads)
 
     @property
@@ -102,6 +101,10 @@ class Training:
             NonFiniteSteps: too many in a row came to nothing.
         """
         self.begin()
+        with keeping_freed_memory():
+            yield from self._take_steps()
+
+    def _take_steps(self) -> Iterator[StepReport]:
         while self._tally.step < self.steps:
             report = self._take_step(self._tally.step)
             self._tally.add(report)

@@ -228,7 +228,8 @@ class TestStatus:
         assert read_status(adaptd, project)["served"]["gate"]["reasons"][1] == "On night: no loss."
         text = adaptd("--project", project, "status").stdout
         assert "gate     On the source: within chance.\n         On night: no loss.\n" in text
-        assert "On night: no loss." in adaptd("versions", "--project", project).stdout
+        told = adaptd("versions", "--project", project, env={"COLUMNS": "200"}).stdout
+        assert "On the source: within chance. (and 1 more: adaptd explain)" in told
 
     def test_the_project_is_found_from_inside(self, adaptd, project):
         """Any folder of the project will do as working directory."""

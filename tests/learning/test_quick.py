@@ -35,8 +35,8 @@ class Broken(nn.Module):
 
 
 @pytest.mark.parametrize(("backbone", "size"), [("lenet", 32), ("mobilenet_v2", 64), ("efficientnet_lite0", 64)])
-def test_answers_are_the_same(backbone, size):
-    """Features of batches of any size, with the weights as they are at that moment."""
+def test_answers_are_the_same(backbone, size, monkeypatch):
+    """Features of batches of any size, at once or in pieces, with the weights as they are at that moment."""
     model = build_classifier(ModelSettings(backbone=backbone, classes=("a", "b"), image_size=size), seed=1).eval()
     images = torch.rand(5, 3, size, size, generator=torch.Generator().manual_seed(2))
     for _ in range(2):
@@ -46,6 +46,9 @@ def test_answers_are_the_same(backbone, size):
             assert not isinstance(run, nn.Module)
             assert torch.allclose(run(images), truth, atol=1e-4 * float(truth.abs().max()))
             assert torch.equal(run(images)[:2], run(images)[:2])
+            with monkeypatch.context() as patch:
+                patch.setattr(quick, "AT_ONCE", 2 * images[0].numel())
+                assert torch.allclose(run(images), truth, atol=1e-4 * float(truth.abs().max()))
             for parameter in model.parameters():
                 parameter.add_(0.01 * parameter)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from .browsing import AXE, look, read, serious
@@ -64,8 +65,9 @@ def busy(shop: Shop) -> str:
 def still(shop: Shop) -> Iterator[str]:
     """The same address; the training stands still meanwhile, which leaves the processors to others."""
     worker = int(re.findall(r'"message": "episode begins".*"pid": (\d+)', (shop.root.parent / "daemon.log").read_text())[-1])
-    if not SCREENSHOTS:
-        os.kill(worker, signal.SIGSTOP)
+    if SCREENSHOTS:  # real digits converge soon: as soon as there is a line to show
+        wait_for("a line", lambda: len(httpx.get(f"{shop.address}/curves.json").json()) > 6)
+    os.kill(worker, signal.SIGSTOP)
     yield shop.address
     os.kill(worker, signal.SIGCONT)
 
