@@ -31,7 +31,6 @@ from adaptd.care.fsck import check_project
 from adaptd.daemon import supervisor, worker
 from adaptd.daemon.jobs import Job, JobEnd, JobKind, JobOutcome
 from adaptd.episodes.leases import take_lease
-from adaptd.intake import scanner
 from adaptd.project.layers import Project
 from adaptd.project.lock import hold_project
 from adaptd.project.settings import IntakeSettings, ModelSettings, Settings
@@ -144,17 +143,6 @@ class Countdown:
             return found
 
         return noting
-
-
-@contextlib.contextmanager
-def in_haste() -> Iterator[None]:
-    """The supervisor waits for milliseconds where it waits for seconds, and what it starts is done at once."""
-    with (
-        patch.object(supervisor, "Children", InlineChildren),
-        patch.object(supervisor, "TURN_SECONDS", 0.01),
-        patch.object(scanner, "LOOK_SECONDS", 0.01),
-    ):
-        yield
 
 
 class Machine(RuleBasedStateMachine):
@@ -317,7 +305,7 @@ class Machine(RuleBasedStateMachine):
                 drop_capabilities()
                 os.chdir(self.folder)
                 signal.alarm(HANGS_SECONDS)
-                with in_haste(), Countdown(dies_after, log).counting():
+                with patch.object(supervisor, "Children", InlineChildren), Countdown(dies_after, log).counting():
                     self._supervise()
                 code = 0
             except BaseException:  # noqa: BLE001 (a child that must not come back)
