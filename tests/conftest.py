@@ -274,19 +274,22 @@ def paint() -> Paint:
 
 
 @pytest.fixture(scope="session")
-def source(tmp_path_factory: pytest.TempPathFactory, paint: Paint) -> Path:
-    """A labelled source of three classes with 20 images each."""
-    return paint(tmp_path_factory.mktemp("data") / "photos", 20, seed=0)
+def source(once: "Once", paint: Paint) -> Path:
+    """A labelled source of three classes with 20 images each; the same folder for all jobs, as are projects made from it."""
+    return once("source", lambda root: paint(root / "photos", 20, seed=0)) / "photos"
 
 
 @pytest.fixture(scope="session")
-def night(tmp_path_factory: pytest.TempPathFactory, paint: Paint) -> Path:
+def night(once: "Once", paint: Paint) -> Path:
     """A domain of 60 images with a labelled test set, a file that is no image, and one image twice."""
-    folder = paint(tmp_path_factory.mktemp("data") / "night", 20, seed=1, shift=30, flat=True)
-    paint(folder / "_test", 4, seed=2, shift=30)
-    (folder / "broken.jpg").write_bytes(b"no image")
-    (folder / "twin.png").write_bytes((folder / "a-1-000.png").read_bytes())
-    return folder
+
+    def fill(root: Path) -> None:
+        folder = paint(root / "night", 20, seed=1, shift=30, flat=True)
+        paint(folder / "_test", 4, seed=2, shift=30)
+        (folder / "broken.jpg").write_bytes(b"no image")
+        (folder / "twin.png").write_bytes((folder / "a-1-000.png").read_bytes())
+
+    return once("night", fill) / "night"
 
 
 @dataclasses.dataclass

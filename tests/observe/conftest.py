@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 from PIL import Image
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 
 from tests.conftest import FAST, REPOSITORY, Once, Zygote
 
@@ -30,9 +31,14 @@ DOMAINS = ("optical", "askew", "night", "camera-7")
 
 
 def wait_for(what: str, condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
-    """Wait until something is there, and return it."""
+    """Wait until something is there, and return it. What a page was asked while another took its place is not there yet."""
     deadline = time.monotonic() + seconds
-    while not (found := condition()):
+
+    def look() -> Any:
+        with contextlib.suppress(StaleElementReferenceException, NoSuchElementException):
+            return condition()
+
+    while not (found := look()):
         assert time.monotonic() < deadline, f"{what} did not come"
         time.sleep(0.1)
     return found
