@@ -121,6 +121,8 @@ class TestDropping:
     def test_what_cannot_be_copied(self, shop, tmp_path):
         """An empty folder, and none at all; nothing is left of either."""
         (tmp_path / "empty").mkdir()
+        with pytest.raises(FolderUnusable, match="the inbox is in"):
+            adaptd.open(shop.root).drop(shop.root)
         with pytest.raises(FolderUnusable, match="nothing in"):
             adaptd.open(shop.root).drop(tmp_path / "empty")
         with pytest.raises(FileNotFoundError):

@@ -1,6 +1,7 @@
 """`adaptd labels`: lists of images to label, the labels back in, and what they say. Estimates become measurements by this."""
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -40,6 +41,7 @@ def template(
     """
     from adaptd.labels.choosing import choose_to_measure, choose_to_teach, read_gallery
     from adaptd.labels.doubt import find_doubts
+    from adaptd.labels.summary import tell_shortage
 
     project = open_project(context)
     folder = output or Path(f"labels-{domain}".replace("/", "-"))
@@ -54,8 +56,11 @@ def template(
         say(f"{domain} is measured on its own test set: there is nothing to label for that")
     elif not gallery.held_out:
         say(f"no images of {domain} are held out: measure.csv has images that episodes learned from, unlabelled, and may flatter")
+    elif shortage := tell_shortage(len(gallery.held_out)):
+        say(shortage)
     say("fill in the column label with one of these classes:", f"  {', '.join(gallery.classes)}")
-    say(f"then: adaptd labels import {domain} {folder / ('teach.csv' if gallery.has_test else 'measure.csv')}")
+    filled = folder / ("teach.csv" if gallery.has_test else "measure.csv")
+    say(f"then: adaptd labels import {quote(domain)} {quote(str(filled))}")
 
 
 @app.command("import")
@@ -169,12 +174,13 @@ def _describe(project: "Project", store: "Store", domain: str) -> dict[str, Any]
 def _show(about: dict[str, Any]) -> None:
     from rich.table import Table
 
-    from adaptd.labels.summary import tell_errors
+    from adaptd.labels.summary import tell_errors, tell_shortage
 
     known = "" if about["half_width"] is None else f": known to ± {100 * about['half_width']:.1f} points at worst"
     say(f"{about['domain']}: {about['to_measure']} labels to measure on{known}; {about['to_teach']} to teach")
     if about["missing"]:
-        say(f"{about['missing']} more are needed for a measurement: adaptd labels template {about['domain']}")
+        remedy = tell_shortage(about["held_out"]) or f"adaptd labels template {quote(about['domain'])}"
+        say(f"{about['missing']} more are needed for a measurement: {remedy}")
     if not about["versions"]:
         return
     table = Table(box=None, pad_edge=False)

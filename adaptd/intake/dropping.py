@@ -22,6 +22,8 @@ def drop_folder(folder: Path, inbox: Path, name: str) -> Path:
         raise FolderUnusable(
             f"{name!r} is not a name for a domain: give another, without a slash or a dot before it, not `source`"
         )
+    if inbox.resolve().is_relative_to(folder.resolve()):
+        raise FolderUnusable(f"the inbox is in {printable(folder)}: drop a folder of images")
     draft = inbox / f".dropping-{os.getpid()}-{os.urandom(4).hex()}"
     try:
         copy = copy_tree(folder, draft)

@@ -32,11 +32,19 @@ def describe_labels(tx: Transaction, name: str, confidence: float) -> dict[str, 
         "to_teach": purposes[Purpose.TEACH],
         "has_test": has_test,
         "missing": 0 if has_test else max(0, LEAST_LABELS - measured),
+        "held_out": len(tx.images.list_for(domain.id, Split.HELD_OUT)),
         "half_width": half_width(measured, confidence),
         "classes": dict(Counter(label.label for label in labels).most_common()),
         "versions": versions,
         "mean_absolute_error": sum(map(abs, errors)) / len(errors) if errors else None,
     }
+
+
+def tell_shortage(held_out: int) -> str:
+    """Why labels cannot be enough for a measurement, and what helps; nothing where they can, or where nothing is held out."""
+    if not 0 < held_out < LEAST_LABELS:
+        return ""
+    return f"{held_out} images are held out to be measured on, and {LEAST_LABELS} are needed: drop more images of this domain"
 
 
 def tell_errors(about: dict[str, Any]) -> str:

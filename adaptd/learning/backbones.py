@@ -13,13 +13,10 @@ from torch.nn import functional
 
 from adaptd.errors import ConfigError
 from adaptd.learning.devices import has_fast_halves
-from adaptd.learning.origins import EFFICIENTNET_LITE0, TIMM_PREFIX
+from adaptd.learning.origins import EFFICIENTNET_LITE0, LENETS, TIMM_PREFIX
 from adaptd.learning.settings import ModelSettings
 from adaptd.learning.torchvision_compat import import_timm, import_torchvision
 from adaptd.pace import Seen, ignore
-
-LENETS = {"lenet5": (6, 16, (120, 84)), "lenet": (20, 50, (500,))}
-"""LeNet-5 as LeCun drew it, and Caffe's wider one: filters of the two convolutions, then the hidden layers."""
 
 
 class Classifier(nn.Module):

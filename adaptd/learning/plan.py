@@ -5,11 +5,11 @@ from math import cos, pi
 from typing import Protocol
 
 from adaptd.errors import ConfigError
-from adaptd.learning.backbones import LENETS
 from adaptd.learning.devices import resolve_device
 from adaptd.learning.methods.options import GuardedOptions
 from adaptd.learning.methods.registry import RuleName, get_entry
 from adaptd.learning.methods.settings import MethodSettings, choose_rule, find_ignored
+from adaptd.learning.origins import LENETS
 from adaptd.learning.settings import (
     AugmentationSettings,
     DepthChoice,

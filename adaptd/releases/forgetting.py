@@ -86,7 +86,8 @@ def look_ahead(tx: Transaction, state: Path, name: str) -> Prospect:
         promoted.version if promoted is not None and promoted.version in learned else None,
         max(untouched, default=None),
         None if domain.position is None else tx.episodes.next_number() - 1,
-        domain.id in find_forgotten([domain], episodes),
+        # Tried again since then, and refused or failed, it has images and is told of: that can be forgotten once more.
+        domain.state is DomainState.SKIPPED and not domain.images and domain.id in find_forgotten([domain], episodes),
     )
 
 

@@ -68,6 +68,10 @@ def test_what_goes_and_what_stays(resting, adaptd):
         assert tx.domains.get(2).state is DomainState.SKIPPED
     run = adaptd("--project", kept.root, "forget", "night", "--yes")
     assert (run.returncode, "forgotten already" in run.stderr) == (1, True)
+    with kept.store() as store, store.writing() as tx:
+        tx.domains.set_state(2, DomainState.REFUSED, "tried again, and refused")
+    run = adaptd("--project", kept.root, "forget", "night", "--yes")
+    assert (run.returncode, "night is forgotten" in run.stdout) == (0, True), run.stderr
 
 
 def test_with_its_originals(resting, adaptd):

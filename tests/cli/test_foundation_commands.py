@@ -138,6 +138,8 @@ class TestInit:
             (["--weights", "absent.safetensors"], "there is no weights file"),
             (["--weights", "timm"], "timm has no weights for resnet18: say --weights torchvision"),
             (["--backbone", "lenet", "--weights", "torchvision"], "say --weights none"),
+            (["--backbone", "lenet6"], "there is no backbone named 'lenet6': did you mean lenet"),
+            (["--backbone", "resnet19", "--weights", "none"], "there is no backbone named 'resnet19': did you mean resnet18"),
             ([], "start from random weights (--weights none), or choose the backbone efficientnet_lite0"),
         ],
     )

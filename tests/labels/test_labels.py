@@ -21,7 +21,7 @@ from adaptd.labels.choosing import choose_to_measure, choose_to_teach, read_gall
 from adaptd.labels.doubt import find_doubt
 from adaptd.labels.giving import import_labels, remove_labels
 from adaptd.labels.reading import SHOWN, find_images, match_rows, read_rows
-from adaptd.labels.summary import describe_labels, half_width
+from adaptd.labels.summary import describe_labels, half_width, tell_shortage
 from adaptd.project.layers import load_project
 from adaptd.project.layout import Layout
 from adaptd.records import AccuracyKind, Purpose, Split
@@ -204,7 +204,10 @@ def test_labels_follow_a_change_and_undo(store, gallery):
     assert remove_labels(store, "camera-7", list(labels)[:2]) == 2
     with store.reading() as tx:
         assert list_unmeasured(tx) == {}
-        assert describe_labels(tx, "camera-7", 0.95)["missing"] == 1
+        about = describe_labels(tx, "camera-7", 0.95)
+        assert (about["missing"], about["held_out"]) == (1, len(gallery.held_out))
+        assert (tell_shortage(0), tell_shortage(LEAST_LABELS)) == ("", "")
+        assert "drop more images" in tell_shortage(LEAST_LABELS - 1)
         assert {a.kind for a in tx.accuracies.list_all() if a.domain_id == gallery.domain.id} == {AccuracyKind.ESTIMATED}
 
 

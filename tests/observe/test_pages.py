@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from adaptd.evaluation.insight import Insight, parse_insight, project_features
+from adaptd.observe.dashboard.doings import list_doings
 from adaptd.observe.dashboard.wording import make_visible
 from adaptd.project.layout import Layout
-from adaptd.records import EventKind, VersionState
+from adaptd.records import DomainState, EventKind, VersionState
 from adaptd.store import NewEpisode, Store
 
 from .pages import HOSTILE, make_project, serve_pages
@@ -396,3 +397,11 @@ def test_insights_come_back_as_they_were_written():
     ):
         with pytest.raises(ValueError, match=r"insight|JSON|Expecting"):
             parse_insight(text)
+
+
+def test_a_replaced_source_has_no_buttons(store):
+    """Retry and forget have nothing to do there; a domain at rest has both."""
+    with store.writing() as tx:
+        replaced, domain = (tx.domains.add(name, DomainState.SKIPPED) for name in (".source-before-3", "dusk"))
+    assert list_doings(replaced, is_paused=False) == []
+    assert list_doings(domain, is_paused=False) == ["retry", "forget"]

@@ -9,7 +9,7 @@ from shlex import join
 
 from adaptd.errors import RequestRefused
 from adaptd.learning.methods.registry import list_methods
-from adaptd.records import Domain, DomainState
+from adaptd.records import NEW_SOURCE, Domain, DomainState
 
 AT_REST = (DomainState.DONE, DomainState.REFUSED, DomainState.REJECTED, DomainState.FAILED, DomainState.SKIPPED)
 AT_WORK = (DomainState.QUEUED, DomainState.TRAINING)
@@ -78,7 +78,7 @@ def tell_command(action: str, domain: str | None = None, version: int | None = N
 
 def list_doings(domain: Domain, *, is_paused: bool) -> list[str]:
     """What makes sense for a domain as it is; `label` is a page of its own."""
-    is_target = domain.position != 0
+    is_target = domain.position != 0 and not domain.name.startswith(NEW_SOURCE)  # sources that were replaced, too
     found = ["label"] if is_target and domain.images else []
     found += ["retry", "forget"] if is_target and domain.state in AT_REST else []
     found += ["resume"] if is_paused else ["pause"] if domain.state in AT_WORK else []

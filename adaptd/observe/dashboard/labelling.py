@@ -6,7 +6,7 @@ from urllib.parse import quote, urlencode
 from adaptd.errors import RequestRefused
 from adaptd.labels.choosing import Gallery, choose_to_measure, choose_to_teach, read_gallery
 from adaptd.labels.giving import give_labels, take_back
-from adaptd.labels.summary import describe_labels, half_width
+from adaptd.labels.summary import describe_labels, half_width, tell_shortage
 from adaptd.observe.dashboard.site import Site
 from adaptd.observe.dashboard.wording import make_visible
 from adaptd.records import Domain, Image, Purpose, Split
@@ -36,6 +36,7 @@ def view_labels(tx: Transaction, site: Site, name: str, count: int | None, image
         "place": place,
         "keys": list(zip(gallery.classes, assign_keys(gallery.classes), strict=True)),
         "held_out": bool(gallery.held_out),
+        "shortage": tell_shortage(len(gallery.held_out)),
         "has_test": gallery.has_test,
         "done": sum(each.id in gallery.labels for each in images),
         "points_known": _points(about["to_measure"], site),
