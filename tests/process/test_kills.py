@@ -25,7 +25,7 @@ KILLS = int(os.environ.get("ADAPTD_KILLS", "6"))
 DOMAINS = 12 if KILLS >= 200 else 6 if KILLS >= 60 else 2
 KEPT, SITTING = os.environ.get("ADAPTD_KEPT"), int(os.environ.get("ADAPTD_SITTING", str(KILLS)))
 SEED, MOMENT_SECONDS = 20260202, 10
-ENV = {"ADAPTD_TRAINING__EPOCHS": str(5 * KILLS // DOMAINS)}
+ENV = {"ADAPTD_TRAINING__EPOCHS": str(12 * KILLS // DOMAINS)}
 """Long enough for all kills to find work, and short enough for them to meet most of the episodes."""
 
 
